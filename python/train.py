@@ -326,7 +326,7 @@ def emulated_layers(program, model, path):
 
 
 def weight_share(model, layer):
-    """The share of the backward pass for gradients of parameters, by operations, as in planner/core/layer_times.cpp."""
+    """The share of the backward pass for gradients of parameters, by operations, as in core/plan/layer_times.cpp."""
     from dtfm_runtime.memory import block_parameters
     it = model.transformer
     if it is None:

@@ -13,54 +13,53 @@ from pathlib import Path
 
 # The layers (folders), and the layers that each may include.
 LAYERS = {
-    "planner/core": {"planner/core"},
-    "planner/cost": {"planner/core", "planner/cost"},
-    "planner/search": {"planner/core", "planner/cost", "planner/search"},
-    "planner/io": {"planner/core", "planner/io"},
-    "planner/export": {"planner/core", "planner/io", "planner/export"},
-    "planner/api/io": {"planner/core", "planner/cost", "planner/search", "planner/io", "planner/api", "planner/api/io",
-                       "simulator"},
-    "planner/api": {"planner/core", "planner/cost", "planner/search", "simulator", "planner/api"},
-    "simulator/io": {"planner/core", "planner/io", "simulator", "simulator/io"},
-    "simulator": {"planner/core", "simulator"},
+    "core/io": {"core", "core/io"},
+    "core": {"core"},
+    "simulator/io": {"core", "core/io", "simulator", "simulator/io"},
+    "simulator": {"core", "simulator"},
+    "planner/cost": {"core", "planner/cost"},
+    "planner/search": {"core", "planner/cost", "planner/search"},
+    "planner/export": {"core", "core/io", "planner/export"},
+    "planner/io": {"core", "core/io", "simulator", "planner/cost", "planner/search", "planner/api", "planner/io"},
+    "planner/api": {"core", "simulator", "planner/cost", "planner/search", "planner/api"},
     "kernels/bench": {"kernels", "kernels/bench"},
     "kernels": {"kernels"},
-    "cli": {"planner/core", "planner/cost", "planner/search", "planner/io", "planner/export", "planner/api",
-            "planner/api/io", "simulator", "simulator/io", "kernels", "cli"},
+    "cli": {"core", "core/io", "simulator", "simulator/io", "planner/cost", "planner/search", "planner/export",
+            "planner/io", "planner/api", "kernels", "cli"},
 }
 LAYERS["tests"] = LAYERS["cli"] | {"tests"}
-# The namespace in which each layer declares everything. Names of planner/core are visible in all other layers.
+# The namespace in which each layer declares everything. Names of core are visible in all other layers.
 NAMESPACES = {
-    "planner/core": "dtfm",
-    "planner/cost": "dtfm::cost",
-    "planner/search": "dtfm::search",
-    "planner/io": "dtfm::io",
-    "planner/export": "dtfm::exporter",
-    "planner/api/io": "dtfm::io",
-    "planner/api": "dtfm::api",
+    "core/io": "dtfm::io",
+    "core": "dtfm",
     "simulator/io": "dtfm::io",
     "simulator": "dtfm::sim",
+    "planner/cost": "dtfm::cost",
+    "planner/search": "dtfm::search",
+    "planner/export": "dtfm::exporter",
+    "planner/io": "dtfm::io",
+    "planner/api": "dtfm::api",
     "kernels/bench": "dtfm::kernels",
     "kernels": "dtfm::kernels",
     "cli": "dtfm::cli",
 }
-TOP_FOLDERS = {"cli", "planner", "simulator", "kernels", "topologies", "configs", "docs", "python",
+TOP_FOLDERS = {"cli", "core", "planner", "simulator", "kernels", "topologies", "configs", "docs", "python",
                "tests", "scripts"}
 CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
 CODE = CPP | {".py", ".sh", ".cmake", ".js", ".mjs", ".css"}
-THE_PARALLEL_FILE = "planner/core/parallel.hpp"
+THE_PARALLEL_FILE = "core/base/parallel.hpp"
 
 PRINTS = {"cli", "kernels/bench", "tests"}  # kernels/bench is a program that is copied to GPU machines without cli
 
 # (header that must not be included, layers with an exception, reason)
 HEADERS = [
-    (r"yaml-cpp/.*", {"planner/io", "cli", "tests"}, "only planner/io and cli parse"),
-    (r"nlohmann/.*", {"planner/io", "planner/export", "planner/api/io", "simulator/io", "cli", "tests"}, "only planner/io and cli parse"),
+    (r"yaml-cpp/.*", {"core/io", "cli", "tests"}, "only core/io and cli parse"),
+    (r"nlohmann/.*", {"core/io", "planner/export", "planner/io", "simulator/io", "cli", "tests"}, "only core/io and cli parse"),
     (r"CLI/.*", {"cli", "tests"}, "only cli has a command line"),
-    (r"(fstream|filesystem)", {"planner/io", "planner/export", "simulator/io", "cli", "kernels/bench", "tests"}, "only planner/io and cli touch files"),
+    (r"(fstream|filesystem)", {"core/io", "planner/export", "simulator/io", "cli", "kernels/bench", "tests"}, "only core/io and cli touch files"),
     (r"(iostream|print)", PRINTS, "only cli prints"),
     (r"mpi\.h", {"cli", "tests"}, "only cli runs on several machines"),
-    (r"random", set(), "random numbers come from planner/core/rng.hpp"),
+    (r"random", set(), "random numbers come from core/base/rng.hpp"),
 ]
 NOT_ORDERED = set(LAYERS) - {"planner/cost", "planner/search"}
 # (pattern that C++ code must not contain, layers with an exception, reason)
@@ -68,8 +67,8 @@ WORDS = [
     (r"\bstd::(cout|cerr|clog)\b|\bfmt::print\b|\bv?f?printf\s*\(|\bf?puts\s*\(|\bputchar\s*\(", PRINTS,
      "only cli prints"),
     (r"\bs?rand\s*\(|\b(random_device|mt19937(_64)?|default_random_engine|\w+_distribution)\b", set(),
-     "random numbers come from planner/core/rng.hpp"),
-    (r"\bstd::(ranges::)?shuffle\b", set(), "random numbers come from planner/core/rng.hpp"),
+     "random numbers come from core/base/rng.hpp"),
+    (r"\bstd::(ranges::)?shuffle\b", set(), "random numbers come from core/base/rng.hpp"),
     (r"\bunordered_(multi)?(map|set)\b", NOT_ORDERED, "an unordered container makes results depend on its order"),
 ]
 PRAGMA_OMP = re.compile(r"#\s*pragma\s+omp\b|\b_Pragma\b")

@@ -3,9 +3,9 @@
 #include <optional>
 #include <set>
 
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/iteration/device_starts.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"

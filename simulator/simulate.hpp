@@ -4,11 +4,11 @@
 #include <optional>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/ranks.hpp"
-#include "planner/core/schedule/path_schedule.hpp"
-#include "planner/core/stop.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
+#include "core/base/ranks.hpp"
+#include "core/schedule/path_schedule.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/run/failure_policy.hpp"

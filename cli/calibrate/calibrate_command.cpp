@@ -9,11 +9,11 @@
 #include "cli/common/output_check.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/write_output.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
-#include "planner/io/text/atomic_file.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
+#include "core/io/text/atomic_file.hpp"
 #include "simulator/io/runs_reader.hpp"
 
 namespace dtfm::cli {

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common/text_formatting.hpp"
-#include "planner/core/shards.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/text/json_format.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/plan/shards.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/text/json_format.hpp"
+#include "core/io/text/units.hpp"
 #include "simulator/calibration/prediction.hpp"
 
 namespace dtfm::cli {

@@ -6,7 +6,7 @@
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::cli {
 namespace {

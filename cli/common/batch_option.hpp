@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "planner/core/job.hpp"
-#include "planner/core/plan.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
 
 namespace CLI {
 class App;

@@ -11,8 +11,8 @@
 
 #include "cli/common/launcher.hpp"
 #include "cli/common/parse_number.hpp"
-#include "planner/core/error.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/ranks.hpp"
-#include "planner/io/text/read_log.hpp"
+#include "core/base/ranks.hpp"
+#include "core/io/text/read_log.hpp"
 
 namespace dtfm::cli {
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cli {
 

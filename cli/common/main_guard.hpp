@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "cli/common/print_error.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/target_requirements.hpp"
-#include "planner/io/text/control_characters.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/target_requirements.hpp"
+#include "core/io/text/control_characters.hpp"
 
 namespace dtfm::cli {
 

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "cli/common/interrupt.hpp"
-#include "planner/core/error.hpp"
-#include "planner/io/text/atomic_file.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/atomic_file.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "planner/io/text/read_log.hpp"
+#include "core/io/text/read_log.hpp"
 
 namespace dtfm::cli {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 

@@ -7,9 +7,9 @@
 #include <fmt/ranges.h>
 
 #include "cli/common/text_formatting.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 

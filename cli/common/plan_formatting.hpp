@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "planner/api/finalist_simulation.hpp"
-#include "planner/core/job.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/topology.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cli {
 

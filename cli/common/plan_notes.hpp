@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/job.hpp"
-#include "planner/core/plan.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
 
 namespace dtfm::cli {
 

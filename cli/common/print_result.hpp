@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/common/style.hpp"
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::cli {
 

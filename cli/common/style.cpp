@@ -9,9 +9,9 @@
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/launcher.hpp"
-#include "planner/core/error.hpp"
-#include "planner/io/text/control_characters.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/control_characters.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/calibration.hpp"
+#include "core/cluster/calibration.hpp"
 
 namespace dtfm::cli {
 

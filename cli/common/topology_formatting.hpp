@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cli {
 

@@ -5,7 +5,7 @@
 #include "cli/common/interrupt.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_result.hpp"
-#include "planner/io/text/atomic_file.hpp"
+#include "core/io/text/atomic_file.hpp"
 
 namespace dtfm::cli {
 

@@ -9,8 +9,8 @@
 #include "cli/common/parse_number.hpp"
 #include "cli/common/scheme_options.hpp"
 #include "planner/api/compare.hpp"
-#include "planner/core/error.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -17,11 +17,11 @@
 #include "cli/report/report_html.hpp"
 #include "cli/report/write_report.hpp"
 #include "planner/api/compare.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
-#include "planner/io/text/json_format.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
+#include "core/io/text/json_format.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm::cli {

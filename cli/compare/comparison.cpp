@@ -9,7 +9,7 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/common/verification_formatting.hpp"
-#include "planner/io/writers/rate_keys.hpp"
+#include "core/io/writers/rate_keys.hpp"
 #include "simulator/io/swarm_json.hpp"
 
 namespace dtfm::cli {

@@ -5,7 +5,7 @@
 
 #include "cli/documents/completion.hpp"
 #include "cli/documents/manual.hpp"
-#include "planner/io/text/atomic_file.hpp"
+#include "core/io/text/atomic_file.hpp"
 
 namespace dtfm::cli {
 

@@ -9,7 +9,7 @@
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "planner/export/exporter.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -14,8 +14,8 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/plan/search_termination.hpp"
-#include "planner/core/virtual_stages.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/plan/virtual_stages.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

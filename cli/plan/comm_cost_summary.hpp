@@ -5,8 +5,8 @@
 #include <string>
 
 #include "planner/api/comm_cost.hpp"
-#include "planner/api/io/plan_document.hpp"
-#include "planner/core/topology.hpp"
+#include "planner/io/plan_document.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cli {
 

@@ -11,8 +11,8 @@
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "planner/api/plan_estimate.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::cli {
 namespace {

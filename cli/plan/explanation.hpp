@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "planner/api/io/plan_document.hpp"
-#include "planner/core/stop.hpp"
+#include "planner/io/plan_document.hpp"
+#include "core/base/stop.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::cli {

@@ -19,9 +19,9 @@
 #include "cli/plan/put_plan.hpp"
 #include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/virtual_stages.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

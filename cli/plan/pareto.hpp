@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
-#include "planner/api/io/pareto_json.hpp"
+#include "planner/io/pareto_json.hpp"
 #include "planner/api/pareto.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
 

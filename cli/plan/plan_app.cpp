@@ -12,9 +12,9 @@
 #include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
 #include "cli/plan/plan_options.hpp"
-#include "planner/core/kind_table.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/kind_table.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "cli/common/interrupt.hpp"
 #include "cli/plan/plan_options.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/target_settings.hpp"
-#include "planner/io/text/read_log.hpp"
+#include "core/plan/problem.hpp"
+#include "core/plan/target_settings.hpp"
+#include "core/io/text/read_log.hpp"
 
 namespace dtfm::cli {
 

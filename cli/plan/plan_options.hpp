@@ -11,9 +11,9 @@
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
 #include "planner/api/finalist_simulation.hpp"
-#include "planner/core/objective.hpp"
-#include "planner/core/ranks.hpp"
-#include "planner/core/target.hpp"
+#include "core/plan/objective.hpp"
+#include "core/base/ranks.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {

@@ -7,9 +7,9 @@
 #include "cli/common/plan_formatting.hpp"
 #include "cli/plan/explanation.hpp"
 #include "planner/api/plan_estimate.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/layer_times.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/layer_times.hpp"
+#include "core/plan/shards.hpp"
 
 namespace dtfm::cli {
 io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCandidate& best) {

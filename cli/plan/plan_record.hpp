@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
-#include "planner/api/io/plan_document.hpp"
+#include "planner/io/plan_document.hpp"
 #include "planner/api/plan_request.hpp"
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 
 namespace dtfm::cli {
 

@@ -4,7 +4,7 @@
 
 #include "cli/common/write_output.hpp"
 #include "cli/report/write_report.hpp"
-#include "planner/io/text/json_format.hpp"
+#include "core/io/text/json_format.hpp"
 
 namespace dtfm::cli {
 

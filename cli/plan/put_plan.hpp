@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/plan/plan_options.hpp"
-#include "planner/api/io/plan_document.hpp"
-#include "planner/core/problem.hpp"
+#include "planner/io/plan_document.hpp"
+#include "core/plan/problem.hpp"
 
 namespace dtfm::cli {
 

@@ -7,10 +7,10 @@
 
 #include "cli/common/interrupt.hpp"
 #include "cli/plan/plan_options.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/target_settings.hpp"
-#include "planner/io/importers/foreign_plan.hpp"
-#include "planner/io/text/read_log.hpp"
+#include "core/plan/problem.hpp"
+#include "core/plan/target_settings.hpp"
+#include "core/io/importers/foreign_plan.hpp"
+#include "core/io/text/read_log.hpp"
 
 namespace dtfm::cli {
 

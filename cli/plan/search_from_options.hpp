@@ -8,7 +8,7 @@
 #include "cli/common/progress.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "planner/api/plan_request.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 
 namespace dtfm::cli {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/api/io/plan_document.hpp"
+#include "planner/io/plan_document.hpp"
 #include "planner/api/plan_request.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 

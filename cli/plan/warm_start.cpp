@@ -9,12 +9,12 @@
 #include "cli/common/plan_formatting.hpp"
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
-#include "planner/core/virtual_stages.hpp"
-#include "planner/io/importers/foreign_plan.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/virtual_stages.hpp"
+#include "core/io/importers/foreign_plan.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
-#include "planner/api/io/plan_document.hpp"
+#include "planner/io/plan_document.hpp"
 #include "planner/api/warm_start.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/io/readers/plan_reader.hpp"
+#include "core/plan/problem.hpp"
+#include "core/io/readers/plan_reader.hpp"
 
 namespace dtfm::cli {
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "cli/profile/measure_layers.hpp"
-#include "planner/core/error.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

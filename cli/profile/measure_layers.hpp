@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/job.hpp"
-#include "planner/core/topology.hpp"
+#include "core/plan/job.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cli {
 

@@ -8,8 +8,8 @@
 #include "cli/profile/measure_layers.hpp"
 #include "kernels/platform/device.hpp"
 #include "kernels/profile.hpp"
-#include "planner/core/error.hpp"
-#include "planner/io/readers/profile_reader.hpp"
+#include "core/base/error.hpp"
+#include "core/io/readers/profile_reader.hpp"
 
 namespace dtfm::cli {
 namespace {

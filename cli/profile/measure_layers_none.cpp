@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/profile/measure_layers.hpp"
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::cli {
 

@@ -11,13 +11,13 @@
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/profile/profile_options.hpp"
-#include "planner/core/kind_table.hpp"
-#include "planner/io/importers/import_profile.hpp"
-#include "planner/io/readers/gpu_catalogue.hpp"
-#include "planner/io/readers/model_presets.hpp"
-#include "planner/io/text/control_characters.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/kind_table.hpp"
+#include "core/io/importers/import_profile.hpp"
+#include "core/io/readers/gpu_catalogue.hpp"
+#include "core/io/readers/model_presets.hpp"
+#include "core/io/text/control_characters.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm::cli {
 namespace {

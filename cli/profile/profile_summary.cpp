@@ -10,11 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common/text_formatting.hpp"
-#include "planner/core/job.hpp"
-#include "planner/core/layer_times.hpp"
-#include "planner/core/roofline.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/layer_times.hpp"
+#include "core/plan/roofline.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "planner/core/layer_profile.hpp"
-#include "planner/core/model.hpp"
-#include "planner/core/topology.hpp"
+#include "core/model/layer_profile.hpp"
+#include "core/model/model.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cli {
 

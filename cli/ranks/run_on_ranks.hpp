@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cli/common/main_guard.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/ranks.hpp"
 
 namespace dtfm::cli {
 

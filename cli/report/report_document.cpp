@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/common/link_range.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "simulator/report/critical_path.hpp"
 
 namespace dtfm::cli {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/report/timeline_recorder.hpp"
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/io/report_json.hpp"
 
 namespace dtfm::cli {

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common/output_check.hpp"
-#include "planner/core/error.hpp"
-#include "planner/io/text/atomic_file.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/atomic_file.hpp"
 
 namespace dtfm::cli {
 

@@ -12,7 +12,7 @@
 
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "cli/report/timeline_recorder.hpp"
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/io/measured_iteration.hpp"
 
 namespace dtfm::cli {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::cli {

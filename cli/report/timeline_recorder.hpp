@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/intervals.hpp"
+#include "core/base/intervals.hpp"
 #include "simulator/observation/observer.hpp"
 
 namespace dtfm::cli {

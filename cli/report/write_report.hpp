@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/report/timeline_recorder.hpp"
-#include "planner/api/io/plan_document.hpp"
-#include "planner/core/problem.hpp"
+#include "planner/io/plan_document.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/io/report_json.hpp"
 
 namespace dtfm::cli {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "cli/common/text_formatting.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

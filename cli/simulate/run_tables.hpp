@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/report/sim_report.hpp"
 
 namespace dtfm::cli {

@@ -14,8 +14,8 @@
 #include "cli/simulate/simulate_options.hpp"
 #include "planner/api/compare.hpp"
 #include "planner/api/schemes/scheme.hpp"
-#include "planner/core/error.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 namespace {

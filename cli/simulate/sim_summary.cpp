@@ -10,8 +10,8 @@
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/simulate/run_tables.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/units.hpp"
 #include "simulator/report/critical_path.hpp"
 
 namespace dtfm::cli {

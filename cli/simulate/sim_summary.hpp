@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/topology.hpp"
+#include "core/plan/plan.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/io/report_json.hpp"
 
 namespace dtfm::cli {

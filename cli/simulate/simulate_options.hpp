@@ -8,7 +8,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/ranks.hpp"
 
 namespace dtfm::cli {
 

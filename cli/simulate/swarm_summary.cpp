@@ -8,7 +8,7 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/verification_formatting.hpp"
 #include "cli/simulate/run_tables.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/io/report_json.hpp"
 
 namespace dtfm::cli {

@@ -10,9 +10,9 @@
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
-#include "planner/io/readers/device_inventory.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/io/readers/device_inventory.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -10,9 +10,9 @@
 #include "cli/common/link_range.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -12,10 +12,10 @@
 #include "cli/common/write_output.hpp"
 #include "cli/topology/topology_check.hpp"
 #include "cli/topology/topology_table.hpp"
-#include "planner/io/readers/topology_reader.hpp"
-#include "planner/io/text/atomic_file.hpp"
-#include "planner/io/text/json_format.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/io/readers/topology_reader.hpp"
+#include "core/io/text/atomic_file.hpp"
+#include "core/io/text/json_format.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 namespace {

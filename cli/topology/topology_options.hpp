@@ -7,8 +7,8 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "planner/io/importers/network_measurements.hpp"
-#include "planner/io/writers/topology_writer.hpp"
+#include "core/io/importers/network_measurements.hpp"
+#include "core/io/writers/topology_writer.hpp"
 
 namespace dtfm::cli {
 

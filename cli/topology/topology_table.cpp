@@ -8,10 +8,10 @@
 
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/units.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::cli {
 namespace {

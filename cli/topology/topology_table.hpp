@@ -8,7 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "cli/common/link_range.hpp"
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cli {
 

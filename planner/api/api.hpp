@@ -1,7 +1,7 @@
 // The library interface of the planner and simulator. Every request is a struct with a problem (topology, job
 // and constants), options with defaults, and callbacks for progress and cancellation; every result is a
-// struct of numbers and plans. Nothing here prints, reads or writes files: planner/io/readers reads
-// topologies and jobs, simulator/io reads scenarios, planner/api/io makes the documents of plans
+// struct of numbers and plans. Nothing here prints, reads or writes files: core/io/readers reads
+// topologies and jobs, simulator/io reads scenarios, planner/io makes the documents of plans
 // and Pareto fronts. Bad input throws dtfm::Error.
 //
 // - plan: searches for the best plan and simulates the finalists (dtfm-plan).

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 #include "simulator/run/checkpoint_period.hpp"
 
 namespace dtfm::api {

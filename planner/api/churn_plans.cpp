@@ -9,9 +9,9 @@
 
 #include "planner/api/sub_topology.hpp"
 #include "planner/api/time_limit.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 
 namespace dtfm::api {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "planner/api/finalist_simulation.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 
 namespace dtfm::api {

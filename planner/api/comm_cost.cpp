@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::api {
 namespace {

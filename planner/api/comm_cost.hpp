@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "planner/core/job.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/topology.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+#include "core/cluster/topology.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"

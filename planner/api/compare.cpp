@@ -7,9 +7,9 @@
 
 #include "planner/api/plan_request.hpp"
 #include "planner/api/replanner.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
-#include "planner/core/target.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
+#include "core/plan/target.hpp"
 #include "simulator/report/report_fields.hpp"
 #include "simulator/report/run_totals.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "planner/api/schemes/scheme.hpp"
 #include "planner/api/speedup.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/scenario/scenario.hpp"

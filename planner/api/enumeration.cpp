@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "planner/api/time_limit.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/iteration_time/enumeration.hpp"
 
 namespace dtfm::api {

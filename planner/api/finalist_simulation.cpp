@@ -8,9 +8,9 @@
 
 #include "planner/api/checkpoint_period.hpp"
 #include "planner/api/replanner.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/simulate.hpp"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "planner/api/sensitivity.hpp"
-#include "planner/core/ranks.hpp"
-#include "planner/core/stop.hpp"
+#include "core/base/ranks.hpp"
+#include "core/base/stop.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 #include "simulator/scenario/scenario.hpp"
 

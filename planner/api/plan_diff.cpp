@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "planner/core/index.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::api {
 namespace {

@@ -16,10 +16,10 @@
 #include "planner/api/enumeration.hpp"
 #include "planner/api/plan_estimate.hpp"
 #include "planner/api/time_limit.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/plan_conflicts.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/plan_conflicts.hpp"
+#include "core/plan/shards.hpp"
 #include "simulator/calibration/prediction.hpp"
 
 namespace dtfm::api {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "planner/api/finalist_simulation.hpp"
-#include "planner/core/calibration.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/cluster/calibration.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
 #include "planner/search/iteration_time/plan_score.hpp"
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "planner/api/sub_topology.hpp"
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 
 namespace dtfm::api {

@@ -1,7 +1,7 @@
 // The planner that a simulated run uses to replan after failures and joins.
 #pragma once
 
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/run/failure_policy.hpp"
 
 namespace dtfm::api {

@@ -9,8 +9,8 @@
 #include <variant>
 
 #include "planner/api/finalist_simulation.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/simulate.hpp"
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "planner/core/ranks.hpp"
-#include "planner/core/stop.hpp"
+#include "core/base/ranks.hpp"
+#include "core/base/stop.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::api {

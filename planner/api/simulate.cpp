@@ -4,7 +4,7 @@
 
 #include "planner/api/replanner.hpp"
 #include "planner/api/schemes/scheme.hpp"
-#include "planner/core/plan_conflicts.hpp"
+#include "core/plan/plan_conflicts.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "simulator/simulate.hpp"
 

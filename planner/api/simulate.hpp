@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "planner/core/calibration.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/cluster/calibration.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "planner/search/path_routing/path_router.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/samples.hpp"

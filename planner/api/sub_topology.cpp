@@ -3,7 +3,7 @@
 #include <utility>
 #include <variant>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::api {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/topology.hpp"
+#include "core/plan/plan.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::api {
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
-#include "planner/core/target_requirements.hpp"
+#include "core/base/index.hpp"
+#include "core/base/parallel.hpp"
+#include "core/plan/target_requirements.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/simulate.hpp"
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/stop.hpp"
-#include "planner/core/target_settings.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
+#include "core/base/stop.hpp"
+#include "core/plan/target_settings.hpp"
 
 namespace dtfm::api {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "planner/core/ranks.hpp"
-#include "planner/core/stop.hpp"
+#include "core/base/ranks.hpp"
+#include "core/base/stop.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::api {

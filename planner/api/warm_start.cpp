@@ -6,9 +6,9 @@
 #include <memory>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/model.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/model/model.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::api {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "planner/api/plan_request.hpp"
-#include "planner/core/job.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/topology.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+#include "core/cluster/topology.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::api {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::exporter {
 

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/job.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/target_settings.hpp"
-#include "planner/core/topology.hpp"
-#include "planner/io/readers/plan_reader.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/target_settings.hpp"
+#include "core/cluster/topology.hpp"
+#include "core/io/readers/plan_reader.hpp"
 
 namespace dtfm::exporter {
 

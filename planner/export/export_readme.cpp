@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "planner/export/export_requirements.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::exporter {
 namespace {

@@ -1,5 +1,5 @@
 // What exporters ask about a bundle, and how they reject one. What targets require of plans is in
-// planner/core/target_requirements.hpp.
+// core/plan/target_requirements.hpp.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/target_requirements.hpp"
+#include "core/plan/target_requirements.hpp"
 #include "planner/export/export_bundle.hpp"
 
 namespace dtfm::exporter {

@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/export/export_readme.hpp"
 #include "planner/export/export_requirements.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::exporter {
 

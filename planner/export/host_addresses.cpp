@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/readers/device_resolver.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/io/readers/device_resolver.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm::exporter {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planner/export/export_bundle.hpp"
-#include "planner/io/text/named_file.hpp"
+#include "core/io/text/named_file.hpp"
 
 namespace dtfm::exporter {
 

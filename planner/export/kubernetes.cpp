@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
-#include "planner/io/text/json_format.hpp"
+#include "core/io/text/json_format.hpp"
 
 namespace dtfm::exporter {
 namespace kubernetes {

@@ -1,12 +1,12 @@
 // Megatron-LM: flags of pretrain_gpt.py and similar programs, with the pipeline layout.
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
-#include "planner/io/importers/megatron_plan.hpp"
+#include "core/io/importers/megatron_plan.hpp"
 
 namespace dtfm::exporter {
 namespace megatron {

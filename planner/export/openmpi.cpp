@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/export/rank_env.hpp"
 #include "planner/export/script_template.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
-#include "planner/io/readers/rank_file.hpp"
+#include "core/io/readers/rank_file.hpp"
 
 namespace dtfm::exporter {
 

@@ -5,12 +5,12 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
-#include "planner/io/text/json_format.hpp"
+#include "core/io/text/json_format.hpp"
 
 namespace dtfm::exporter {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/pytorch_program.hpp"
 #include "planner/export/runtime_files.hpp"

@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/schedule.hpp"
-#include "planner/core/sharing_replicas.hpp"
+#include "core/plan/compression.hpp"
+#include "core/base/index.hpp"
+#include "core/schedule/schedule.hpp"
+#include "core/plan/sharing_replicas.hpp"
 #include "planner/export/export_requirements.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/io/writers/plan_json.hpp"
 
 namespace dtfm::exporter {
 namespace {

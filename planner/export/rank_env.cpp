@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/export/script_template.hpp"
 
 namespace dtfm::exporter {

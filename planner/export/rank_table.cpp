@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/index.hpp"
-#include "planner/io/text/json_reader.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/json_reader.hpp"
 
 namespace dtfm::exporter {
 namespace {

@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/plan_conflicts.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/plan_conflicts.hpp"
 #include "planner/export/host_addresses.hpp"
-#include "planner/io/readers/plan_reader.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/io/readers/plan_reader.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::exporter {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "planner/export/export_bundle.hpp"
-#include "planner/io/text/named_file.hpp"
+#include "core/io/text/named_file.hpp"
 
 namespace dtfm::exporter {
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <sstream>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::exporter {
 

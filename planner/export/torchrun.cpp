@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"

@@ -1,7 +1,7 @@
 #include "planner/export/trainer_rank_mapping.hpp"
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::exporter {
 

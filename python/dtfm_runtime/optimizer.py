@@ -128,7 +128,7 @@ def default_optimizer(planned: str) -> str:
 
 
 def accumulates_in_fp32(planned: str) -> bool:
-    """Whether gradients are summed and sent in fp32 (planner/core/optimizer.cpp)."""
+    """Whether gradients are summed and sent in fp32 (core/model/optimizer.cpp)."""
     return planned in ("adam-18", "sgd-12")
 
 

@@ -1,4 +1,4 @@
-# Usage: find_package(dtfm), target_link_libraries(… dtfm::dtfm), #include <planner/core/plan.hpp>.
+# Usage: find_package(dtfm), target_link_libraries(… dtfm::dtfm), #include <core/plan/plan.hpp>.
 include(CMakeFindDependencyMacro)
 find_dependency(Eigen3 3.4 NO_MODULE)
 find_dependency(OpenMP COMPONENTS CXX)

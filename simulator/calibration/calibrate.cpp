@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <Eigen/Dense>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "simulator/calibration/least_squares.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "simulator/calibration/student_t.hpp"

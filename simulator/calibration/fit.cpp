@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "simulator/calibration/least_squares.hpp"
 
 namespace dtfm::sim {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "core/base/index.hpp"
+#include "core/base/parallel.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/simulate.hpp"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 
 namespace dtfm::sim {
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "planner/core/index.hpp"
-#include "planner/core/layer_times.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/layer_times.hpp"
 #include "simulator/calibration/student_t.hpp"
 #include "simulator/simulate.hpp"
 

@@ -7,11 +7,11 @@
 #include <span>
 #include <string_view>
 
-#include "planner/core/calibration.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/schedule/path_schedule.hpp"
-#include "planner/core/stop.hpp"
+#include "core/cluster/calibration.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
+#include "core/schedule/path_schedule.hpp"
+#include "core/base/stop.hpp"
 
 namespace dtfm::sim {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::sim {
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/engine/lazy_queue.hpp"
 
 namespace dtfm::sim {

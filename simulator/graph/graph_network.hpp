@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/graph/task_graph.hpp"
 #include "simulator/network/fluid_network.hpp"
 

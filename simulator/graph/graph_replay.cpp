@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/engine/event_queue.hpp"
 #include "simulator/engine/service_queues.hpp"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/graph/task_graph.hpp"
 
 namespace dtfm::sim {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {

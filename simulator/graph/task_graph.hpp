@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/network/max_min.hpp"
 
 namespace dtfm::sim {

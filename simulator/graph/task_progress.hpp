@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/stop.hpp"
+#include "core/base/index.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/graph/task_graph.hpp"
 
 namespace dtfm::sim {

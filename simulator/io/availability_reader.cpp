@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/io/text/csv_table.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/csv_table.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm::io {
 namespace {

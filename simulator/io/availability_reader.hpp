@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/io/text/units.hpp"
+#include "core/io/text/units.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::io {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/index.hpp"
-#include "planner/core/stoppable_sort.hpp"
+#include "core/base/index.hpp"
+#include "core/base/stoppable_sort.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::io {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/io/task_csv.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/memory_use.hpp"

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::io {
 namespace {

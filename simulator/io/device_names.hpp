@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/topology.hpp"
-#include "planner/io/text/yaml_reader.hpp"
+#include "core/cluster/topology.hpp"
+#include "core/io/text/yaml_reader.hpp"
 
 namespace dtfm::io {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "planner/io/text/named_file.hpp"
+#include "core/io/text/named_file.hpp"
 
 namespace dtfm::io {
 

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 #include "simulator/io/line_tokens.hpp"
 #include "simulator/io/name_table.hpp"
 #include "simulator/io/route_table.hpp"

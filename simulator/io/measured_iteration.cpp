@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/text/json_reader.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/json_reader.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::io {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/lowering/activity.hpp"
 
 namespace dtfm::io {

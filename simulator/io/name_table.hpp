@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::io {
 

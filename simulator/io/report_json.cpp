@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/core/index.hpp"
-#include "planner/io/writers/rate_keys.hpp"
+#include "core/base/index.hpp"
+#include "core/io/writers/rate_keys.hpp"
 
 namespace dtfm::io {
 namespace {

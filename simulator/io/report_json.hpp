@@ -8,8 +8,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "planner/core/model.hpp"
-#include "planner/core/topology.hpp"
+#include "core/model/model.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/io/swarm_json.hpp"
 #include "simulator/report/samples.hpp"
 #include "simulator/report/sim_report.hpp"

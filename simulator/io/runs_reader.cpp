@@ -9,16 +9,16 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/index.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/plan_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
-#include "planner/io/text/csv_table.hpp"
-#include "planner/io/text/named_file.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/text_file.hpp"
-#include "planner/io/text/units.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/plan_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
+#include "core/io/text/csv_table.hpp"
+#include "core/io/text/named_file.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
+#include "core/io/text/units.hpp"
+#include "core/io/writers/plan_json.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 
 namespace dtfm::io {

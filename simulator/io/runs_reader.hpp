@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/roofline.hpp"
+#include "core/plan/roofline.hpp"
 #include "simulator/calibration/measured_run.hpp"
 
 namespace dtfm::io {

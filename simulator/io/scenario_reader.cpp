@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/core/kind_table.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/index.hpp"
+#include "core/base/kind_table.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 #include "simulator/io/availability_reader.hpp"
 #include "simulator/io/device_names.hpp"
 #include "simulator/io/folder_files.hpp"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::io {

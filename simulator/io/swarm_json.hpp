@@ -5,8 +5,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "planner/core/model.hpp"
-#include "planner/core/topology.hpp"
+#include "core/model/model.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/report/verification_report.hpp"
 #include "simulator/swarm/swarm.hpp"
 

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/text/csv_table.hpp"
-#include "planner/io/text/suggest.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/io/text/csv_table.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm::io {
 namespace {

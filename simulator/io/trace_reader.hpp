@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/io/text/yaml_reader.hpp"
+#include "core/io/text/yaml_reader.hpp"
 #include "simulator/io/folder_files.hpp"
 #include "simulator/scenario/scenario.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 

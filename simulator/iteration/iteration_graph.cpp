@@ -8,11 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
-#include "planner/core/sharing_replicas.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/sharing_replicas.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "simulator/iteration/path_graph.hpp"
 #include "simulator/iteration/pipeline_graph.hpp"
 #include "simulator/iteration/plan_symmetry.hpp"

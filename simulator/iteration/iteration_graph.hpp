@@ -1,10 +1,10 @@
 // One iteration of training as a task graph.
 #pragma once
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/schedule/path_schedule.hpp"
-#include "planner/core/stop.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
+#include "core/schedule/path_schedule.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 
 namespace dtfm::sim {
@@ -30,7 +30,7 @@ namespace dtfm::sim {
 /// stage computes when all parts have arrived. With `sequence_parallel: false` it sends all of it, unless
 /// `scatter_gather` is set (arXiv 2104.04473, section 4.1); the all-gather after receiving is not modelled.
 /// Gradients are synchronized between devices of the same rank. If stages have different numbers of devices,
-/// messages (unless they carry all) and gradients are cut into the parts of planner/core/shards.hpp; every
+/// messages (unless they carry all) and gradients are cut into the parts of core/plan/shards.hpp; every
 /// part of the gradients is synchronized separately, and a device that holds several parts takes part in
 /// several synchronizations.
 ///
@@ -70,7 +70,7 @@ double tasks_of(const Problem& problem, const Plan& plan);
 double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced);
 
 /// Returns `plan` with the stages that are actually computed, to which task labels refer: under schedule
-/// `interleaved` its virtual stages (planner/core/virtual_stages.hpp), otherwise `plan` itself. The layers of
+/// `interleaved` its virtual stages (core/plan/virtual_stages.hpp), otherwise `plan` itself. The layers of
 /// each device are cut into `chunks` parts, and part c of device d of p is stage c · p + d. Throws Error if a
 /// device has fewer layers than chunks.
 Plan expand_virtual_stages(const Plan& plan);

@@ -4,8 +4,8 @@
 #include <array>
 #include <span>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::sim {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/schedule/path_schedule.hpp"
+#include "core/plan/plan.hpp"
+#include "core/schedule/path_schedule.hpp"
 #include "simulator/iteration/pipeline_graph.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 #include "simulator/model/stage_load.hpp"

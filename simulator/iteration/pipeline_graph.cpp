@@ -4,10 +4,10 @@
 #include <optional>
 #include <set>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/schedule.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/schedule/schedule.hpp"
+#include "core/plan/shards.hpp"
 #include "simulator/iteration/stage_all_reduces.hpp"
 
 namespace dtfm::sim {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/plan.hpp"
+#include "core/plan/plan.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 #include "simulator/model/stage_load.hpp"
 

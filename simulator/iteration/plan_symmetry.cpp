@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "planner/core/shards.hpp"
+#include "core/plan/shards.hpp"
 
 namespace dtfm::sim {
 namespace {

@@ -1,8 +1,8 @@
 // Finds interchangeable pipelines of a plan, so that a task graph needs only some of them.
 #pragma once
 
-#include "planner/core/plan.hpp"
-#include "planner/core/topology.hpp"
+#include "core/plan/plan.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/lowering/device_symmetry.hpp"
 
 namespace dtfm::sim {

@@ -2,9 +2,9 @@
 
 #include <array>
 
-#include "planner/core/error.hpp"
-#include "planner/core/host_channels.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/cluster/host_channels.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::sim {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/job.hpp"
-#include "planner/core/plan.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 
 namespace dtfm::sim {

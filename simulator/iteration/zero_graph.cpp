@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/sharing_replicas.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/sharing_replicas.hpp"
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {

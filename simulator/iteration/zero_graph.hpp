@@ -1,8 +1,8 @@
 // Task graph of data parallelism with partitioned model states (ZeRO).
 #pragma once
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 
 namespace dtfm::sim {

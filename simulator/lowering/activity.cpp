@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/kind_table.hpp"
+#include "core/base/kind_table.hpp"
 
 namespace dtfm::sim {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::sim {
 

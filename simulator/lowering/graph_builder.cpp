@@ -1,6 +1,6 @@
 #include "simulator/lowering/graph_builder.hpp"
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::sim {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/lowering/activity.hpp"
 #include "simulator/lowering/lowered_network.hpp"
 #include "simulator/lowering/tcp.hpp"

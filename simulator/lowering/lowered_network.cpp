@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::sim {
 namespace {

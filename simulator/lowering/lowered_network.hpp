@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/calibration.hpp"
-#include "planner/core/topology.hpp"
+#include "core/cluster/calibration.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/graph/task_graph.hpp"
 #include "simulator/lowering/device_symmetry.hpp"
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/model_state.hpp"
-#include "planner/core/shards.hpp"
-#include "planner/core/sharing_replicas.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/model_state.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/sharing_replicas.hpp"
 
 namespace dtfm::sim {
 namespace {

@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/layer_times.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/compression.hpp"
+#include "core/plan/layer_times.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 
 namespace dtfm::sim {
 

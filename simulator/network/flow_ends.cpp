@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {

@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/network/flow_ends.hpp"
 #include "simulator/network/link_use_pool.hpp"
 #include "simulator/network/max_min.hpp"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 #include "simulator/network/fluid_network.hpp"
 #include "simulator/network/tolerance.hpp"
 

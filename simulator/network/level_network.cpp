@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 #include "simulator/network/tolerance.hpp"
 
 namespace dtfm::sim {

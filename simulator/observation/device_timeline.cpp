@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "planner/core/intervals.hpp"
+#include "core/base/intervals.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "planner/core/intervals.hpp"
+#include "core/base/intervals.hpp"
 #include "simulator/observation/observer.hpp"
 
 namespace dtfm::sim {

@@ -1,7 +1,7 @@
 // Interface of everything that observes a run while it is simulated: statistics, traces, task lists.
 #pragma once
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"

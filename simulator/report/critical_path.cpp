@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/core/stoppable_sort.hpp"
+#include "core/base/index.hpp"
+#include "core/base/stoppable_sort.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {

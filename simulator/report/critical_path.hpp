@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "planner/core/index.hpp"
-#include "planner/core/stoppable_sort.hpp"
+#include "core/base/index.hpp"
+#include "core/base/stoppable_sort.hpp"
 #include "simulator/iteration/device_starts.hpp"
 #include "simulator/observation/interval_times.hpp"
 

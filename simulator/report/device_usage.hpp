@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/intervals.hpp"
+#include "core/base/intervals.hpp"
 #include "simulator/observation/observer.hpp"
 
 namespace dtfm::sim {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::sim {
 

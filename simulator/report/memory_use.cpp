@@ -5,8 +5,8 @@
 #include <span>
 #include <tuple>
 
-#include "planner/core/index.hpp"
-#include "planner/core/stoppable_sort.hpp"
+#include "core/base/index.hpp"
+#include "core/base/stoppable_sort.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {

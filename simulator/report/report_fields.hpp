@@ -1,7 +1,7 @@
 // The members of simulation results, for ByteCodec.
 #pragma once
 
-#include "planner/core/byte_codec.hpp"
+#include "core/base/byte_codec.hpp"
 #include "simulator/report/sim_report.hpp"
 
 namespace dtfm::sim {

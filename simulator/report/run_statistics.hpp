@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/report/critical_path.hpp"
 #include "simulator/report/device_usage.hpp"
 #include "simulator/report/memory_use.hpp"

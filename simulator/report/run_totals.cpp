@@ -1,6 +1,6 @@
 #include "simulator/report/run_totals.hpp"
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::sim {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/report/sim_report.hpp"
 
 namespace dtfm::sim {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/intervals.hpp"
+#include "core/base/intervals.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
 

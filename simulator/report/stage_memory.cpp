@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/schedule.hpp"
+#include "core/base/index.hpp"
+#include "core/schedule/schedule.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 

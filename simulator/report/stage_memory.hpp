@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/report/memory_use.hpp"
 
 namespace dtfm::sim {

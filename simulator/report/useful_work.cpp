@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/observation/device_timeline.hpp"
 #include "simulator/observation/interval_times.hpp"
 

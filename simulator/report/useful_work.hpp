@@ -1,7 +1,7 @@
 // Useful work and cost of a run with failures, preemptions or checkpoints.
 #pragma once
 
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/scenario/scenario.hpp"

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/run/recovery_graph.hpp"
 

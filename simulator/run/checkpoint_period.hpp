@@ -1,8 +1,8 @@
 // The time between two checkpoints if a scenario leaves it open.
 #pragma once
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {

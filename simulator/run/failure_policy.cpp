@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/kind_table.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/base/kind_table.hpp"
 #include "simulator/report/stage_memory.hpp"
 
 namespace dtfm::sim {

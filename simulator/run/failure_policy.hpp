@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {

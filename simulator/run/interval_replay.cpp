@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/error.hpp"
+#include "core/base/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {

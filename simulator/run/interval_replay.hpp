@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/run/scenario_profiles.hpp"

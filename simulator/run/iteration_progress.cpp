@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::sim {
 namespace {

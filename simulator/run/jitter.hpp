@@ -1,7 +1,7 @@
 // Random variation (jitter) of computation times.
 #pragma once
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 
 namespace dtfm::sim {
 

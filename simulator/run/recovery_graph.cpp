@@ -5,9 +5,9 @@
 #include <limits>
 #include <map>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/scenario/scenario.hpp"
 
@@ -17,7 +17,7 @@ namespace dtfm::sim {
 /// A transfer of weights and optimizer state of some layers of a stage to one device.
 struct Fetch {
   int to = 0, pipeline = 0, stage = 0;
-  int part = 0, parts = 1;  // part of the tensor-parallel shards (planner/core/shards.hpp)
+  int part = 0, parts = 1;  // part of the tensor-parallel shards (core/plan/shards.hpp)
   std::pair<int, int> layers = {0, 0};
   std::optional<int> from = {};  // source device; empty: the checkpoint
   double bytes = 0;

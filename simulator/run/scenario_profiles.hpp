@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/scenario/scenario.hpp"
 

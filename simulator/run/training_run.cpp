@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/rng.hpp"
-#include "planner/core/schedule.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/base/rng.hpp"
+#include "core/schedule/schedule.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/observation/interval_times.hpp"
 #include "simulator/run/jitter.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/iteration/device_starts.hpp"
 #include "simulator/observation/device_timeline.hpp"
 #include "simulator/observation/observer.hpp"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/run/training_run.hpp"
 
 namespace dtfm::sim {

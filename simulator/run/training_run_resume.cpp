@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "simulator/observation/interval_times.hpp"
 #include "simulator/run/iteration_progress.hpp"
 #include "simulator/run/training_run.hpp"

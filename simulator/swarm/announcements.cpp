@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {}  // namespace

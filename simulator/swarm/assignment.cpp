@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {

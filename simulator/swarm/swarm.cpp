@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
 namespace dtfm::sim {

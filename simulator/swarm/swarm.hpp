@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/report/verification_report.hpp"
 #include "simulator/scenario/scenario.hpp"

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "planner/core/index.hpp"
-#include "planner/core/plan.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/plan.hpp"
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {

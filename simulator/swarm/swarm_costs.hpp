@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/swarm/swarm_traffic.hpp"
 
 namespace dtfm::sim {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/problem.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/problem.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/calibration.hpp"
-#include "planner/core/topology.hpp"
+#include "core/cluster/calibration.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/lowering/lowered_network.hpp"
 #include "simulator/network/level_network.hpp"
 #include "simulator/report/sim_report.hpp"

@@ -1,5 +1,5 @@
 // Peers: each computes one request at a time, first come, first served.
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 

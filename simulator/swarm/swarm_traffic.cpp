@@ -1,7 +1,7 @@
 #include "simulator/swarm/swarm_traffic.hpp"
 
-#include "planner/core/index.hpp"
-#include "planner/core/plan.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/plan.hpp"
 
 namespace dtfm::sim {
 

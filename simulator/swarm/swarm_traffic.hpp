@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/job.hpp"
+#include "core/plan/job.hpp"
 
 namespace dtfm::sim {
 

@@ -1,8 +1,8 @@
 // Trainers: each sends its micro-batches through all stages, request by request.
 #include <algorithm>
 
-#include "planner/core/error.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/error.hpp"
+#include "core/base/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 

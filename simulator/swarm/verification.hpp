@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/report/verification_report.hpp"
 
 namespace dtfm::sim {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 
 namespace dtfm::sim {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "simulator/sync/sync.hpp"
 
 namespace dtfm::sim {

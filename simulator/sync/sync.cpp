@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::sim {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/gradient_sync.hpp"
-#include "planner/core/host_channels.hpp"
+#include "core/plan/gradient_sync.hpp"
+#include "core/cluster/host_channels.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 
 namespace dtfm::sim {

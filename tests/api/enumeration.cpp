@@ -2,7 +2,7 @@
 
 #include "planner/api/api.hpp"
 #include "planner/api/enumeration.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 #include "planner/search/iteration_time/enumeration.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/tiny_problems.hpp"

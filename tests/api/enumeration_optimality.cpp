@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "planner/api/api.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/tiny_problems.hpp"
 

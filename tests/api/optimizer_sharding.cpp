@@ -4,11 +4,11 @@
 
 #include "planner/api/api.hpp"
 #include "planner/api/schemes/scheme.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/base/infinity.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/tiny_problems.hpp"
 

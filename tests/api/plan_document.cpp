@@ -1,4 +1,4 @@
-#include "planner/api/io/plan_document.hpp"
+#include "planner/io/plan_document.hpp"
 
 #include <cmath>
 #include <string>

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

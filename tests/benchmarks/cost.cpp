@@ -4,8 +4,8 @@
 #include <benchmark/benchmark.h>
 
 #include "planner/cost/comm_cost/comm_cost_state.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 
 namespace dtfm {

@@ -1,9 +1,9 @@
 // Benchmarks estimates of iteration times: of a new plan, and after swapping two devices.
 #include <benchmark/benchmark.h>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
+#include "core/io/readers/calibration_reader.hpp"
 #include "tests/support/published_job.hpp"
 #include "tests/support/small_problems.hpp"
 

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/job.hpp"
-#include "planner/core/plan.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

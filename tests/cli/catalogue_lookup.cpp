@@ -1,5 +1,5 @@
 #include "cli/profile/measure_layers.hpp"
-#include "planner/io/readers/gpu_catalogue.hpp"
+#include "core/io/readers/gpu_catalogue.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

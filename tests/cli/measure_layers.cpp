@@ -5,9 +5,9 @@
 
 #include "kernels/platform/emulation.hpp"
 #include "kernels/profile.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/readers/profile_reader.hpp"
-#include "planner/io/text/json_format.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/profile_reader.hpp"
+#include "core/io/text/json_format.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

@@ -308,7 +308,7 @@ class Schemas(unittest.TestCase):
             self.check("profile", json.loads(self.run_program(PROFILE, *options, "--format", "json").stdout), options)
 
     def test_units_are_those_of_the_readers(self):
-        source = (ROOT / "planner/io/text/units.cpp").read_text()
+        source = (ROOT / "core/io/text/units.cpp").read_text()
         tables = {name: re.findall(r'\{"([^"]+)", ', body) for name, body in re.findall(r"constexpr Unit (\w+)_units\[\] = \{(.*?)\};", source, re.S)}
         defs = json.loads(SCHEMAS["quantities"].read_text())["$defs"]
         for name, table in {"time": "time", "positive_time": "time", "rate": "rate", "size": "byte", "positive_size": "byte", "flops": "flop",

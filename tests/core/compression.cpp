@@ -1,9 +1,9 @@
-#include "planner/core/compression.hpp"
+#include "core/plan/compression.hpp"
 
 #include <utility>
 #include <vector>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"

@@ -1,4 +1,4 @@
-#include "planner/core/divisors.hpp"
+#include "core/base/divisors.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "planner/core/image_models.hpp"
+#include "core/model/image_models.hpp"
 
 #include <set>
 #include <string>

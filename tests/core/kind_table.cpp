@@ -1,15 +1,15 @@
-#include "planner/core/kind_table.hpp"
+#include "core/base/kind_table.hpp"
 
 #include <set>
 #include <string_view>
 
-#include "planner/core/compression_preset.hpp"
-#include "planner/core/gradient_sync.hpp"
-#include "planner/core/objective.hpp"
-#include "planner/core/optimizer.hpp"
-#include "planner/core/precision.hpp"
-#include "planner/core/recomputation.hpp"
-#include "planner/core/schedule.hpp"
+#include "core/plan/compression_preset.hpp"
+#include "core/plan/gradient_sync.hpp"
+#include "core/plan/objective.hpp"
+#include "core/model/optimizer.hpp"
+#include "core/model/precision.hpp"
+#include "core/model/recomputation.hpp"
+#include "core/schedule/schedule.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

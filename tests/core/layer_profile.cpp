@@ -1,4 +1,4 @@
-#include "planner/core/layer_profile.hpp"
+#include "core/model/layer_profile.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

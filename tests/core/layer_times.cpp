@@ -1,6 +1,6 @@
-#include "planner/core/layer_times.hpp"
+#include "core/plan/layer_times.hpp"
 
-#include "planner/core/model_state.hpp"
+#include "core/plan/model_state.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

@@ -1,8 +1,8 @@
-#include "planner/core/link_classes.hpp"
+#include "core/cluster/link_classes.hpp"
 
 #include <string>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -1,4 +1,4 @@
-#include "planner/core/model.hpp"
+#include "core/model/model.hpp"
 
 #include "tests/support/catch.hpp"
 

@@ -1,12 +1,12 @@
-#include "planner/core/operator_graph.hpp"
+#include "core/model/operator_graph.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <set>
 #include <span>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -1,9 +1,9 @@
-#include "planner/core/parallel.hpp"
+#include "core/base/parallel.hpp"
 
 #include <stdexcept>
 #include <string>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 
 namespace dtfm {

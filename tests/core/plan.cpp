@@ -1,8 +1,8 @@
-#include "planner/core/plan.hpp"
+#include "core/plan/plan.hpp"
 
 #include <algorithm>
 
-#include "planner/core/job.hpp"
+#include "core/plan/job.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

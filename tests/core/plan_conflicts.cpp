@@ -1,4 +1,4 @@
-#include "planner/core/plan_conflicts.hpp"
+#include "core/plan/plan_conflicts.hpp"
 
 #include <functional>
 #include <string>

@@ -1,5 +1,5 @@
 // Tests work that is divided among ranks, and the bytes that they exchange.
-#include "planner/core/ranks.hpp"
+#include "core/base/ranks.hpp"
 
 #include <bit>
 #include <cmath>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/fields.hpp"
-#include "planner/core/rng.hpp"
+#include "core/plan/fields.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/thread_ranks.hpp"
 

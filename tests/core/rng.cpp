@@ -1,4 +1,4 @@
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

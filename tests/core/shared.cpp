@@ -1,4 +1,4 @@
-#include "planner/core/shared.hpp"
+#include "core/base/shared.hpp"
 
 #include <vector>
 

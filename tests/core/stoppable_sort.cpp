@@ -1,9 +1,9 @@
-#include "planner/core/stoppable_sort.hpp"
+#include "core/base/stoppable_sort.hpp"
 
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/target_requirements.hpp"
-#include "planner/core/target_settings.hpp"
+#include "core/plan/target_requirements.hpp"
+#include "core/plan/target_settings.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"

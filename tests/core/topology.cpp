@@ -1,9 +1,9 @@
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 
 #include <functional>
 #include <map>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -4,8 +4,8 @@
 #include <array>
 #include <string>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/exhaustive.hpp"
 #include "tests/support/random_networks.hpp"

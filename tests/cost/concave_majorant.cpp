@@ -1,7 +1,7 @@
 // Checks upper bounds on sums against cases by hand.
 #include "planner/cost/bounds/concave_majorant.hpp"
 
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -1,7 +1,7 @@
 // Compares the closed formula of egress cost with every message of the simulator.
 #include <cmath>
 
-#include "planner/core/shards.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/arbitrary_plan.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/sync/sync.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "tests/support/arbitrary_plan.hpp"

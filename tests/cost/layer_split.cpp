@@ -5,10 +5,10 @@
 #include <limits>
 #include <numeric>
 
-#include "planner/core/image_models.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/model/image_models.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/random_problem.hpp"

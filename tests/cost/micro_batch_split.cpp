@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/error.hpp"
+#include "core/base/rng.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "tests/support/catch.hpp"

@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/lowering/lowered_network.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"

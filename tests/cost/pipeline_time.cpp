@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "planner/cost/iteration_time/in_flight.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

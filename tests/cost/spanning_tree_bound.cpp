@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/rng.hpp"
+#include "core/plan/compression.hpp"
+#include "core/base/rng.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"

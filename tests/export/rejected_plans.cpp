@@ -1,5 +1,5 @@
 // Plans that a target cannot express are rejected with a reason and a correct way out.
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/export_examples.hpp"

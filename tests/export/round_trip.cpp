@@ -2,7 +2,7 @@
 // detected.
 #include <algorithm>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/export_examples.hpp"
 #include "tests/support/repetitions.hpp"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/io/text/csv_matrix.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/csv_matrix.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::vector<std::string> ids = {"a/0", "a/1", "b/0"};

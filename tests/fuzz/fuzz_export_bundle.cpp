@@ -7,7 +7,7 @@
 
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_export_bundle.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace {
 

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/core/error.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/base/error.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/writers/plan_json.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "simulator/io/measured_iteration.hpp"
 #include "tests/support/small_problems.hpp"
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "planner/io/importers/foreign_plan.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/io/importers/foreign_plan.hpp"
+#include "core/io/text/text_file.hpp"
 #include "tests/support/fuzz_plans.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

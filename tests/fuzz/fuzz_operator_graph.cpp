@@ -7,10 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/core/error.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/operator_graph_reader.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/base/error.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/operator_graph_reader.hpp"
+#include "core/io/writers/plan_json.hpp"
 
 namespace {
 

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/core/error.hpp"
-#include "planner/io/readers/profile_reader.hpp"
-#include "planner/io/text/json_format.hpp"
+#include "core/base/error.hpp"
+#include "core/io/readers/profile_reader.hpp"
+#include "core/io/text/json_format.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dtfm::LayerProfile profile;

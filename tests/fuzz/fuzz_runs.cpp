@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "simulator/io/runs_reader.hpp"
 #include "tests/support/small_problems.hpp"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

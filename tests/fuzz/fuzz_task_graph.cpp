@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/io/graph_reader.hpp"
 

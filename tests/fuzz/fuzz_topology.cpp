@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "planner/core/error.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/base/error.hpp"
+#include "core/io/readers/topology_reader.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

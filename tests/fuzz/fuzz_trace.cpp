@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "simulator/io/availability_reader.hpp"
 #include "simulator/io/trace_reader.hpp"
 

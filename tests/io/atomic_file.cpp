@@ -1,4 +1,4 @@
-#include "planner/io/text/atomic_file.hpp"
+#include "core/io/text/atomic_file.hpp"
 
 #include <filesystem>
 #include <fstream>

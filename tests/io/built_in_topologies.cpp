@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -1,10 +1,10 @@
-#include "planner/io/readers/calibration_reader.hpp"
+#include "core/io/readers/calibration_reader.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_format.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/text/json_format.hpp"
+#include "core/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

@@ -1,4 +1,4 @@
-#include "planner/io/text/control_characters.hpp"
+#include "core/io/text/control_characters.hpp"
 
 #include <string>
 

@@ -1,9 +1,9 @@
-#include "planner/io/text/csv_matrix.hpp"
+#include "core/io/text/csv_matrix.hpp"
 
 #include <string>
 #include <vector>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -1,11 +1,11 @@
-#include "planner/io/importers/foreign_plan.hpp"
+#include "core/io/importers/foreign_plan.hpp"
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/io/readers/csv_plan.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/csv_plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

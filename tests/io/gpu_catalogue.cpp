@@ -1,4 +1,4 @@
-#include "planner/io/readers/gpu_catalogue.hpp"
+#include "core/io/readers/gpu_catalogue.hpp"
 
 #include <algorithm>
 #include <set>

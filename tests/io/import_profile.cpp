@@ -1,12 +1,12 @@
-#include "planner/io/importers/import_profile.hpp"
+#include "core/io/importers/import_profile.hpp"
 
 #include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/readers/profile_reader.hpp"
-#include "planner/io/text/json_format.hpp"
+#include "core/io/readers/profile_reader.hpp"
+#include "core/io/text/json_format.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -1,4 +1,4 @@
-#include "planner/io/readers/job_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
 
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/io/writers/plan_json.hpp"
+#include "core/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/published_job.hpp"

@@ -1,12 +1,12 @@
 // Tests which entry of `links` applies to a pair of devices.
-#include "planner/io/readers/link_rules.hpp"
+#include "core/io/readers/link_rules.hpp"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "planner/io/readers/link_rates.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/io/readers/link_rates.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -1,12 +1,12 @@
-#include "planner/io/importers/megatron_plan.hpp"
+#include "core/io/importers/megatron_plan.hpp"
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/io/importers/megatron_layout.hpp"
-#include "planner/io/readers/rank_file.hpp"
+#include "core/base/index.hpp"
+#include "core/io/importers/megatron_layout.hpp"
+#include "core/io/readers/rank_file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

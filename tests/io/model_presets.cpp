@@ -1,4 +1,4 @@
-#include "planner/io/readers/model_presets.hpp"
+#include "core/io/readers/model_presets.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

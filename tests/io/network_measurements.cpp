@@ -1,10 +1,10 @@
-#include "planner/io/importers/network_measurements.hpp"
+#include "core/io/importers/network_measurements.hpp"
 
 #include <fmt/format.h>
 
-#include "planner/core/topology.hpp"
-#include "planner/io/readers/topology_reader.hpp"
-#include "planner/io/writers/topology_writer.hpp"
+#include "core/cluster/topology.hpp"
+#include "core/io/readers/topology_reader.hpp"
+#include "core/io/writers/topology_writer.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

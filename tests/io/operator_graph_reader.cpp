@@ -1,11 +1,11 @@
-#include "planner/io/readers/operator_graph_reader.hpp"
+#include "core/io/readers/operator_graph_reader.hpp"
 
 #include <string>
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -1,4 +1,4 @@
-#include "planner/io/writers/plan_json.hpp"
+#include "core/io/writers/plan_json.hpp"
 
 #include <ctime>
 #include <string>
@@ -8,11 +8,11 @@
 #include <Eigen/Core>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/readers/plan_reader.hpp"
-#include "planner/io/text/json_format.hpp"
-#include "planner/io/text/json_reader.hpp"
+#include "core/plan/compression.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/plan_reader.hpp"
+#include "core/io/text/json_format.hpp"
+#include "core/io/text/json_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

@@ -1,10 +1,10 @@
-#include "planner/io/readers/profile_reader.hpp"
+#include "core/io/readers/profile_reader.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_format.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/text/json_format.hpp"
+#include "core/io/text/text_file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/temporary_folder.hpp"

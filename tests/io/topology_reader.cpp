@@ -1,12 +1,12 @@
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temporary_folder.hpp"
 

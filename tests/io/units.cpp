@@ -1,9 +1,9 @@
-#include "planner/io/text/units.hpp"
+#include "core/io/text/units.hpp"
 
 #include <string>
 
-#include "planner/core/error.hpp"
-#include "planner/io/text/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/suggest.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

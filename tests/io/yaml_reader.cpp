@@ -1,9 +1,9 @@
-#include "planner/io/text/yaml_reader.hpp"
+#include "core/io/text/yaml_reader.hpp"
 
 #include <filesystem>
 #include <string>
 
-#include "planner/io/text/text_file.hpp"
+#include "core/io/text/text_file.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

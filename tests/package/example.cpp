@@ -3,10 +3,10 @@
 #include <cstdlib>
 
 #include <planner/api/api.hpp>
-#include <planner/io/readers/calibration_reader.hpp>
-#include <planner/io/readers/job_reader.hpp>
-#include <planner/io/readers/roofline_reader.hpp>
-#include <planner/io/readers/topology_reader.hpp>
+#include <core/io/readers/calibration_reader.hpp>
+#include <core/io/readers/job_reader.hpp>
+#include <core/io/readers/roofline_reader.hpp>
+#include <core/io/readers/topology_reader.hpp>
 
 int main(int argc, char** argv) {
   using namespace dtfm;

@@ -1,4 +1,4 @@
-"""Random programs for tests, with orders of operations transcribed from planner/core/schedule."""
+"""Random programs for tests, with orders of operations transcribed from core/schedule/schedule."""
 import random
 
 SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1")

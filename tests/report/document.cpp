@@ -1,8 +1,8 @@
 // Tests the document of a report page and the page around it: their content, and that names are escaped.
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
-#include "planner/api/io/plan_document.hpp"
-#include "planner/core/error.hpp"
+#include "planner/io/plan_document.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/two_stages.hpp"
 

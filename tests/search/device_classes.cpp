@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/random_networks.hpp"
 #include "tests/support/shipped_model.hpp"

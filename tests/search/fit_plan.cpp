@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <optional>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/bounds/iteration_bound.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 #include "planner/search/iteration_time/feasible_changes.hpp"

@@ -1,7 +1,7 @@
 // Tests the search over tensor degrees with hosts that have different numbers of devices.
 #include <vector>
 
-#include "planner/core/shards.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"

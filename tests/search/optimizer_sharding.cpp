@@ -1,5 +1,5 @@
 // Sharded optimizers as decisions of the search.
-#include "planner/core/optimizer_sharding.hpp"
+#include "core/plan/optimizer_sharding.hpp"
 
 #include <set>
 #include <string>

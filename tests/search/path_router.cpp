@@ -6,9 +6,9 @@
 #include <optional>
 #include <set>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "planner/search/path_routing/path_dispatch.hpp"
 #include "planner/search/path_routing/reservations.hpp"
 #include "tests/support/catch.hpp"

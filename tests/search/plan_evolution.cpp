@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "planner/core/shards.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "tests/support/catch.hpp"

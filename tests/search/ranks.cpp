@@ -1,5 +1,5 @@
 // Tests searches that are divided among ranks: they find what one process finds.
-#include "planner/core/ranks.hpp"
+#include "core/base/ranks.hpp"
 
 #include <algorithm>
 #include <string>

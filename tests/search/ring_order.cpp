@@ -6,7 +6,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "tests/support/tiny_problems.hpp"

@@ -1,7 +1,7 @@
 // The search stays within what the target of a job runs.
-#include "planner/core/target_settings.hpp"
+#include "core/plan/target_settings.hpp"
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

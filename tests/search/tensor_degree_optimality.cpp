@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/shards.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"

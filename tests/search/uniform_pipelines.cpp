@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

@@ -21,8 +21,8 @@
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
 
-#include "planner/core/index.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/index.hpp"
+#include "core/io/text/text_file.hpp"
 #include "simulator/io/graph_reader.hpp"
 
 namespace {

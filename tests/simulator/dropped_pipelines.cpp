@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/chain_simulation.hpp"
 #include "tests/support/repetitions.hpp"

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/repetitions.hpp"

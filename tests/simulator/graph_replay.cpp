@@ -5,8 +5,8 @@
 #include <cmath>
 #include <string>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/io/graph_reader.hpp"
 #include "tests/support/catch.hpp"
 

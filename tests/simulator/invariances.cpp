@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <string>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "tests/support/catch.hpp"
 

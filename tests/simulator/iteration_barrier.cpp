@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/iteration/device_starts.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/arbitrary_plan.hpp"

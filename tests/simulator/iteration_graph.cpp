@@ -6,9 +6,9 @@
 #include <set>
 #include <string>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/rng.hpp"
-#include "planner/core/schedule.hpp"
+#include "core/plan/compression.hpp"
+#include "core/base/rng.hpp"
+#include "core/schedule/schedule.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/compute_seconds.hpp"

@@ -3,7 +3,7 @@
 #include <set>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/engine/service_queues.hpp"
 #include "tests/support/catch.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/core/rng.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/rng.hpp"
+#include "core/plan/shards.hpp"
 #include "simulator/run/recovery_graph.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"

@@ -1,12 +1,12 @@
 // Sharded optimizers in the simulator: times, messages and memory by hand.
-#include "planner/core/optimizer_sharding.hpp"
+#include "core/plan/optimizer_sharding.hpp"
 
 #include <map>
 #include <set>
 #include <string>
 
-#include "planner/core/model_state.hpp"
-#include "planner/core/sharing_replicas.hpp"
+#include "core/plan/model_state.hpp"
+#include "core/plan/sharing_replicas.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "planner/core/schedule.hpp"
+#include "core/schedule/schedule.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"

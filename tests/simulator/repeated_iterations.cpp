@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/catch.hpp"

@@ -1,7 +1,7 @@
 // Statistics of a run, for an iteration derived by hand.
 #include "simulator/report/run_statistics.hpp"
 
-#include "planner/core/intervals.hpp"
+#include "core/base/intervals.hpp"
 #include "simulator/report/critical_path.hpp"
 #include "simulator/report/distribution.hpp"
 #include "tests/support/catch.hpp"

@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/core/index.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "simulator/io/availability_reader.hpp"
 #include "simulator/io/trace_reader.hpp"
 #include "tests/support/catch.hpp"

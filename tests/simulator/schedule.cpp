@@ -1,11 +1,11 @@
-#include "planner/core/schedule.hpp"
+#include "core/schedule/schedule.hpp"
 
 #include <algorithm>
 #include <set>
 #include <string>
 #include <tuple>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"

@@ -1,6 +1,6 @@
 #include "simulator/model/stage_load.hpp"
 
-#include "planner/core/model_state.hpp"
+#include "core/plan/model_state.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

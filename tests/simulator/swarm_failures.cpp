@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/repetitions.hpp"
 #include "tests/support/swarms.hpp"

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "planner/core/compression.hpp"
+#include "core/plan/compression.hpp"
 #include "simulator/swarm/butterfly.hpp"
 #include "simulator/swarm/swarm_costs.hpp"
 #include "tests/support/catch.hpp"

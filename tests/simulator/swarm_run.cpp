@@ -1,7 +1,7 @@
 // Swarms with times, bytes and steps derived by hand.
 #include <cmath>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/swarms.hpp"
 

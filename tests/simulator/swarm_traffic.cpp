@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "planner/core/image_models.hpp"
+#include "core/model/image_models.hpp"
 #include "simulator/swarm/swarm_traffic.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/swarms.hpp"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"

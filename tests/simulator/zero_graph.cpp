@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/model_state.hpp"
+#include "core/plan/compression.hpp"
+#include "core/plan/model_state.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"

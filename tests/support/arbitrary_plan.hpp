@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "tests/support/random_problem.hpp"
 
 namespace dtfm {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/calibration/calibrate.hpp"
 #include "tests/support/small_problems.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm {
 

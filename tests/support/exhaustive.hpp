@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 
 namespace dtfm {

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_export_bundle.hpp"
 #include "tests/support/arbitrary_plan.hpp"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm {

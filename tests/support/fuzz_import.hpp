@@ -8,11 +8,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/core/error.hpp"
-#include "planner/io/importers/import_profile.hpp"
-#include "planner/io/readers/profile_reader.hpp"
-#include "planner/io/text/json_format.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/error.hpp"
+#include "core/io/importers/import_profile.hpp"
+#include "core/io/readers/profile_reader.hpp"
+#include "core/io/text/json_format.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm {
 using namespace io;

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/io/importers/network_measurements.hpp"
-#include "planner/io/text/text_file.hpp"
-#include "planner/io/writers/topology_writer.hpp"
+#include "core/base/error.hpp"
+#include "core/io/importers/network_measurements.hpp"
+#include "core/io/text/text_file.hpp"
+#include "core/io/writers/topology_writer.hpp"
 
 namespace dtfm {
 using namespace io;

@@ -7,9 +7,9 @@
 #include <Eigen/Core>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/error.hpp"
-#include "planner/io/readers/plan_reader.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "core/base/error.hpp"
+#include "core/io/readers/plan_reader.hpp"
+#include "core/io/writers/plan_json.hpp"
 
 namespace dtfm {
 using namespace io;

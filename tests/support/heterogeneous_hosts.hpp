@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/problem.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/problem.hpp"
 #include "tests/support/small_problems.hpp"
 
 namespace dtfm {

@@ -4,7 +4,7 @@
 #include <string>
 #include <variant>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/small_problems.hpp"
 
 namespace dtfm {

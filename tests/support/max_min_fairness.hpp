@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "simulator/network/max_min.hpp"
 #include "tests/support/catch.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm {

@@ -1,7 +1,7 @@
 // The default job with the settings of its publication.
 #pragma once
 
-#include "planner/io/readers/job_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
 
 namespace dtfm {
 

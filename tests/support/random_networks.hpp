@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 
 namespace dtfm {

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/problem.hpp"
+#include "core/base/rng.hpp"
 
 namespace dtfm {
 

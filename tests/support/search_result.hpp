@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 #include "tests/support/catch.hpp"
 

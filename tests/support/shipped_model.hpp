@@ -5,7 +5,7 @@
 #include <string>
 
 #include "planner/cost/comm_cost/comm_cost.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 
 namespace dtfm {
 using namespace cost;

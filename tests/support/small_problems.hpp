@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/device_starts.hpp"
 #include "simulator/iteration/iteration_graph.hpp"

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
 
 namespace dtfm {
 

@@ -12,9 +12,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/problem.hpp"
+#include "core/base/rng.hpp"
 #include "tests/support/iteration_seconds.hpp"
 #include "tests/support/plan_enumeration.hpp"
 #include "tests/support/random_problem.hpp"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/topology.hpp"
+#include "core/base/index.hpp"
+#include "core/cluster/topology.hpp"
 #include "simulator/observation/observer.hpp"
 
 namespace dtfm {

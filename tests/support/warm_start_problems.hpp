@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"
 #include "tests/support/heterogeneous_hosts.hpp"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "core/base/index.hpp"
+#include "core/base/parallel.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"

@@ -2,7 +2,7 @@
 // coverage.
 #include <array>
 
-#include "planner/core/parallel.hpp"
+#include "core/base/parallel.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "tests/support/calibration_runs.hpp"
 #include "tests/support/catch.hpp"

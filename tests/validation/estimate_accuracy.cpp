@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/published_job.hpp"
 #include "tests/validation/estimates.hpp"

@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "core/base/index.hpp"
+#include "core/base/parallel.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"

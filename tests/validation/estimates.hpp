@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/rng.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
+#include "core/base/rng.hpp"
 
 namespace dtfm {
 

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <sstream>
 
-#include "planner/core/error.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/error.hpp"
+#include "core/io/text/text_file.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/sync/sync.hpp"
 #include "tests/support/small_problems.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/gradient_sync.hpp"
+#include "core/plan/gradient_sync.hpp"
 
 namespace dtfm {
 

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/core/index.hpp"
-#include "planner/io/readers/gpu_catalogue.hpp"
-#include "planner/io/readers/profile_reader.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/gpu_catalogue.hpp"
+#include "core/io/readers/profile_reader.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm {
 using namespace io;

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "planner/io/readers/calibration_reader.hpp"
+#include "core/io/readers/calibration_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/measured_runs.hpp"
 

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
-#include "planner/io/text/csv_table.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
+#include "core/io/text/csv_table.hpp"
+#include "core/io/text/text_file.hpp"
 #include "simulator/calibration/prediction.hpp"
 
 namespace dtfm {

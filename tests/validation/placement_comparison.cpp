@@ -9,12 +9,12 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
-#include "planner/core/rng.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/base/index.hpp"
+#include "core/base/parallel.hpp"
+#include "core/base/rng.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "tests/support/published_job.hpp"
 #include "tests/validation/best_plan.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "planner/io/readers/calibration_reader.hpp"
+#include "core/io/readers/calibration_reader.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/measured_runs.hpp"

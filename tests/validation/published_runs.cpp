@@ -8,13 +8,13 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
-#include "planner/io/importers/import_profile.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
-#include "planner/io/text/csv_table.hpp"
-#include "planner/io/text/text_file.hpp"
+#include "core/base/index.hpp"
+#include "core/io/importers/import_profile.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
+#include "core/io/text/csv_table.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm {
 using namespace io;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/io/readers/roofline_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/validation/measured_layers.hpp"

@@ -4,7 +4,7 @@
 
 #include <omp.h>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "simulator/calibration/least_squares.hpp"
 #include "tests/validation/measured_layers.hpp"
 

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "planner/api/schemes/scheme.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/published_job.hpp"

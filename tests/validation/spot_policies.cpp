@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "planner/api/replanner.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/base/index.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/chain_simulation.hpp"

@@ -13,11 +13,11 @@
 #include <fmt/core.h>
 #include <omp.h>
 
-#include "planner/core/error.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
-#include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/readers/topology_reader.hpp"
+#include "core/base/error.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "tests/validation/estimates.hpp"
 #include "tests/validation/measured_all_reduces.hpp"
 #include "tests/validation/measured_layers.hpp"

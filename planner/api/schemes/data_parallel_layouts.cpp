@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "planner/api/schemes/layout.hpp"
-#include "planner/core/divisors.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/divisors.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::api {
 namespace {

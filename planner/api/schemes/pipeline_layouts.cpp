@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "planner/api/schemes/layout.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/rng.hpp"
-#include "planner/core/schedule.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/rng.hpp"
+#include "core/schedule/schedule.hpp"
 
 namespace dtfm::api {
 namespace {

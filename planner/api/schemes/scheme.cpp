@@ -6,8 +6,8 @@
 
 #include "planner/api/schemes/layout.hpp"
 #include "planner/api/schemes/skip_pipe.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/path_routing/routing_fields.hpp"
 
 namespace dtfm::api {

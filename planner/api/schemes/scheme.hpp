@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
+#include "core/base/ranks.hpp"
 #include "planner/search/path_routing/path_router.hpp"
 #include "simulator/scenario/scenario.hpp"
 #include "simulator/simulate.hpp"

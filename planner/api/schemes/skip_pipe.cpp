@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "planner/api/schemes/layout.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "simulator/lowering/lowered_network.hpp"
 
 namespace dtfm::api {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "planner/api/schemes/layout.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/useful_work.hpp"
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/bounds/load_balance_bound.hpp"
 #include "planner/cost/bounds/message_bounds.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "planner/cost/bounds/load_balance_bound.hpp"
 #include "planner/cost/bounds/message_bounds.hpp"
 #include "planner/cost/bounds/spanning_tree_bound.hpp"

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 #include "planner/cost/bounds/concave_majorant.hpp"
 #include "planner/cost/bounds/iteration_bound.hpp"
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 #include "planner/cost/bounds/concave_majorant.hpp"
 #include "planner/cost/bounds/iteration_bound.hpp"
 #include "planner/cost/bounds/message_bounds.hpp"

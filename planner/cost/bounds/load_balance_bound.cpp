@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::cost {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "planner/cost/bounds/spanning_tree_bound.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 

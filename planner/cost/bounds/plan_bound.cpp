@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "planner/cost/iteration_time/sharded_training_time.hpp"
 
 namespace dtfm::cost {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::cost {
 namespace {

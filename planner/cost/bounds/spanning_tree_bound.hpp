@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 
 namespace dtfm::cost {
 

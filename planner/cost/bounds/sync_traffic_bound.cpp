@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 
 namespace dtfm::cost {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm::cost {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::cost {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "planner/core/error.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/error.hpp"
+#include "core/base/infinity.hpp"
 
 namespace dtfm::cost {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::cost {
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
 #include "planner/cost/comm_cost/shortest_path.hpp"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/comm_cost/comm_cost_state.hpp"
 
 namespace dtfm::cost {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/cost/explanation/widened_model.hpp"
 
 namespace dtfm::cost {

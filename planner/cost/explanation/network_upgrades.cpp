@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::cost {
 namespace {

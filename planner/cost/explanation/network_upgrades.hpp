@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/topology.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cost {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/core/index.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::cost {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/parallel.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/cost/explanation/network_upgrades.hpp"
 #include "planner/cost/iteration_time/micro_batch_split.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/stop.hpp"
+#include "core/base/stop.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm::cost {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/roofline.hpp"
+#include "core/plan/compression.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/roofline.hpp"
 
 namespace dtfm::cost {
 namespace {

@@ -1,7 +1,7 @@
 // A transformer with a multiple of its hidden size.
 #pragma once
 
-#include "planner/core/problem.hpp"
+#include "core/plan/problem.hpp"
 
 namespace dtfm::cost {
 

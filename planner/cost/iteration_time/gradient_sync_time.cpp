@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/host_channels.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/error.hpp"
+#include "core/cluster/host_channels.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 
 namespace dtfm::cost {
 namespace {

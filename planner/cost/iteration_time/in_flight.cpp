@@ -4,8 +4,8 @@
 #include <functional>
 #include <utility>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::cost {
 

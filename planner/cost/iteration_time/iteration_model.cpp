@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::cost {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/problem.hpp"
-#include "planner/core/sharing_replicas.hpp"
+#include "core/plan/compression.hpp"
+#include "core/plan/problem.hpp"
+#include "core/plan/sharing_replicas.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 #include "planner/cost/iteration_time/pipeline_time.hpp"
 #include "planner/cost/iteration_time/stage_cost.hpp"

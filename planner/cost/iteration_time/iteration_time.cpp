@@ -6,10 +6,10 @@
 #include <map>
 #include <numeric>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/shards.hpp"
 
 namespace dtfm::cost {
 namespace {

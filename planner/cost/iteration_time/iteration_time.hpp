@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/plan.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/cost/iteration_time/gradient_sync_time.hpp"
 #include "planner/cost/iteration_time/iteration_model.hpp"
 #include "planner/cost/iteration_time/link_contention.hpp"

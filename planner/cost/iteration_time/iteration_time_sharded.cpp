@@ -1,7 +1,7 @@
 // The parts of IterationEstimator that concern sharded optimizers.
 #include <algorithm>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/cost/iteration_time/sharded_training_time.hpp"
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/iteration_time/layer_split_costs.hpp"
 
 namespace dtfm::cost {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
 
 namespace dtfm::cost {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::cost {
 

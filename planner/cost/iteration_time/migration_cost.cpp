@@ -4,9 +4,9 @@
 #include <limits>
 #include <set>
 
-#include "planner/core/index.hpp"
-#include "planner/core/model_state.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/model_state.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::cost {
 

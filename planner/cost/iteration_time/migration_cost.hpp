@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 
 namespace dtfm::cost {

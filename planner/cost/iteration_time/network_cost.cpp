@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/problem.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/problem.hpp"
 
 namespace dtfm::cost {
 namespace {

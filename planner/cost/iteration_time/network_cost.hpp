@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/calibration.hpp"
-#include "planner/core/shared.hpp"
-#include "planner/core/topology.hpp"
+#include "core/cluster/calibration.hpp"
+#include "core/base/shared.hpp"
+#include "core/cluster/topology.hpp"
 
 namespace dtfm::cost {
 

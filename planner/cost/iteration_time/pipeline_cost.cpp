@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "planner/core/host_channels.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/shards.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/cluster/host_channels.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::cost {
 namespace {
 
-/// One direction of a hop: its messages consist of concurrent parts (planner/core/shards.hpp).
+/// One direction of a hop: its messages consist of concurrent parts (core/plan/shards.hpp).
 struct HopMessages {
   const IterationModel& model;
   const std::vector<int>&from, &to;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/plan.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/cost/iteration_time/in_flight.hpp"
 #include "planner/cost/iteration_time/iteration_model.hpp"
 #include "planner/cost/iteration_time/pipeline_time.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/iteration_time/pipeline_unroll.hpp"
 
 namespace dtfm::cost {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/schedule.hpp"
+#include "core/schedule/schedule.hpp"
 
 namespace dtfm::cost {
 

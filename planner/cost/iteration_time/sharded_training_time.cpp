@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
 namespace dtfm::cost {

@@ -1,7 +1,7 @@
 // Time of an iteration of data parallelism with partitioned gradients: zero2 and zero3.
 #pragma once
 
-#include "planner/core/plan.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/cost/iteration_time/iteration_model.hpp"
 
 namespace dtfm::cost {

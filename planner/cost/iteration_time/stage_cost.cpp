@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 
-#include "planner/core/compression.hpp"
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/layer_times.hpp"
-#include "planner/core/model_state.hpp"
+#include "core/plan/compression.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/layer_times.hpp"
+#include "core/plan/model_state.hpp"
 
 namespace dtfm::cost {
 namespace {

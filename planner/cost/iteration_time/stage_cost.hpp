@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/plan.hpp"
-#include "planner/core/problem.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/problem.hpp"
 
 namespace dtfm::cost {
 

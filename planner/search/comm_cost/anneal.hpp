@@ -2,7 +2,7 @@
 // search of the evolutionary strategy.
 #pragma once
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "planner/search/comm_cost/search_run.hpp"
 
 namespace dtfm::search {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <numeric>
 
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
+#include "core/base/rng.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
 #include "planner/search/comm_cost/placement_fields.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"

@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 #include "planner/search/comm_cost/device_class_network.hpp"
 #include "planner/search/comm_cost/hop_levels.hpp"
 

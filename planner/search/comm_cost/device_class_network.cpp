@@ -4,7 +4,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "planner/core/infinity.hpp"
+#include "core/base/infinity.hpp"
 
 namespace dtfm::search {
 namespace {}  // namespace

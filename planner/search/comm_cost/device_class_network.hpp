@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"

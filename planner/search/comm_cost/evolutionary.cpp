@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
 #include "planner/search/comm_cost/anneal.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"
 #include "planner/search/comm_cost/lower_bound.hpp"

@@ -1,7 +1,7 @@
 // Evaluates every partition into equal groups once; the reference for all other strategies on small networks.
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/cost/comm_cost/shortest_path.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 #include "planner/search/comm_cost/search_run.hpp"

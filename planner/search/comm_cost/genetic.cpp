@@ -6,8 +6,8 @@
 #include <array>
 #include <limits>
 
-#include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "core/base/index.hpp"
+#include "core/base/parallel.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 #include "planner/search/comm_cost/search_run.hpp"
 

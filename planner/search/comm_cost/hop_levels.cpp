@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::search {
 namespace {

@@ -1,7 +1,7 @@
 // The members of results of the comm-cost search, for ByteCodec.
 #pragma once
 
-#include "planner/core/fields.hpp"
+#include "core/plan/fields.hpp"
 #include "planner/search/comm_cost/anneal.hpp"
 
 namespace dtfm::search {

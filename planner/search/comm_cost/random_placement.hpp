@@ -1,6 +1,6 @@
 #pragma once
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 
 namespace dtfm::search {

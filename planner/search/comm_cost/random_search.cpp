@@ -1,7 +1,7 @@
 // The best of many random balanced partitions.
 #include <algorithm>
 
-#include "planner/core/ranks.hpp"
+#include "core/base/ranks.hpp"
 #include "planner/search/comm_cost/placement_fields.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 #include "planner/search/comm_cost/search_run.hpp"

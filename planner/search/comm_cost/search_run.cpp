@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 
 namespace dtfm::search {
 

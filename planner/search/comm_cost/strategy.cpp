@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/search/comm_cost/lower_bound.hpp"
 #include "planner/search/comm_cost/search_run.hpp"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/core/ranks.hpp"
+#include "core/base/ranks.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 
 namespace dtfm::search {

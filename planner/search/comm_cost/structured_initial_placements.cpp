@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
 #include "planner/search/comm_cost/block_initial_placements.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"
 #include "planner/search/comm_cost/placement_fields.hpp"

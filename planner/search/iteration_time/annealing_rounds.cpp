@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/iteration_time/evolution_epochs.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 

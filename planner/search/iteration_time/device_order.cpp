@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::search {
 namespace {

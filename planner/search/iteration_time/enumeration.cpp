@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
 #include "planner/cost/bounds/plan_bound.hpp"
 
 namespace dtfm::search {

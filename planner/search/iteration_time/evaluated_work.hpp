@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/core/ranks.hpp"
+#include "core/base/ranks.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/plan_score.hpp"
 

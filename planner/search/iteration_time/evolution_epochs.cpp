@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "planner/core/rng.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/rng.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_evolution.hpp"
 #include "planner/search/iteration_time/search_effort.hpp"

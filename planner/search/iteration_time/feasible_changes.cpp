@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 
 namespace dtfm::search {
 namespace {

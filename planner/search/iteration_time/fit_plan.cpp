@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/core/divisors.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/divisors.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 
 namespace dtfm::search {

@@ -8,9 +8,9 @@
 #include <set>
 #include <tuple>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "planner/cost/iteration_time/micro_batch_split.hpp"
 #include "planner/search/iteration_time/device_order.hpp"

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/iteration_time/annealing_rounds.hpp"
 #include "planner/search/iteration_time/decision_search.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"

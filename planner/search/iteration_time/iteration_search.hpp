@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/error.hpp"
+#include "core/base/error.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"

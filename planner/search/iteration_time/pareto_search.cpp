@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/ranks.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/ranks.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/random_change.hpp"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "planner/search/iteration_time/pareto_front.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 #include "planner/search/iteration_time/plan_score.hpp"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "planner/core/error.hpp"
-#include "planner/core/fields.hpp"
+#include "core/base/error.hpp"
+#include "core/plan/fields.hpp"
 
 namespace dtfm::search {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "planner/core/byte_codec.hpp"
+#include "core/base/byte_codec.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 

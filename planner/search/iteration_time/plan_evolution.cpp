@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/random_change.hpp"

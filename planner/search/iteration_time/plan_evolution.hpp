@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "planner/core/rng.hpp"
+#include "core/base/rng.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"

@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "planner/core/objective.hpp"
-#include "planner/core/plan.hpp"
-#include "planner/core/stop.hpp"
-#include "planner/core/topology.hpp"
+#include "core/plan/objective.hpp"
+#include "core/plan/plan.hpp"
+#include "core/base/stop.hpp"
+#include "core/cluster/topology.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::search {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "planner/core/error.hpp"
-#include "planner/core/rng.hpp"
+#include "core/base/error.hpp"
+#include "core/base/rng.hpp"
 
 namespace dtfm::search {
 

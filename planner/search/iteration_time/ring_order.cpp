@@ -7,7 +7,7 @@
 
 #include <Eigen/Core>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 
 namespace dtfm::search {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <utility>
 
-#include "planner/core/index.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_evolution.hpp"
 #include "planner/search/iteration_time/search_effort.hpp"

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "planner/core/ranks.hpp"
+#include "core/base/ranks.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"

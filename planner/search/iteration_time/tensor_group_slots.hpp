@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/index.hpp"
+#include "core/base/index.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::search {

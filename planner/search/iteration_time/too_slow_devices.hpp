@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/job.hpp"
+#include "core/plan/job.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::search {

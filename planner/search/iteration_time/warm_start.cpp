@@ -4,9 +4,9 @@
 #include <cmath>
 #include <set>
 
-#include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
-#include "planner/core/virtual_stages.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/tensor_group_slots.hpp"
 

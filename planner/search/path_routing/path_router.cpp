@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/core/plan.hpp"
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/plan/plan.hpp"
 #include "planner/search/path_routing/path_dispatch.hpp"
 #include "planner/search/path_routing/reservations.hpp"
 

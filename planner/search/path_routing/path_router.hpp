@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "planner/core/intervals.hpp"
-#include "planner/core/schedule/path_schedule.hpp"
+#include "core/base/intervals.hpp"
+#include "core/schedule/path_schedule.hpp"
 
 namespace dtfm::search {
 

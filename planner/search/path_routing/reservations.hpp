@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/core/intervals.hpp"
+#include "core/base/intervals.hpp"
 
 namespace dtfm::search {
 

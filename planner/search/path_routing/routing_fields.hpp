@@ -1,8 +1,8 @@
 // The members of a routing, for ByteCodec.
 #pragma once
 
-#include "planner/core/fields.hpp"
-#include "planner/core/schedule/path_fields.hpp"
+#include "core/plan/fields.hpp"
+#include "core/schedule/path_fields.hpp"
 #include "planner/search/path_routing/path_router.hpp"
 
 namespace dtfm::search {

@@ -1,0 +1,41 @@
+// How rings use all network cards of a host.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/cluster/topology.hpp"
+
+namespace dtfm {
+
+/// The devices of a collective, by host.
+///
+/// NCCL builds a ring for each network card of a host, and each ring enters and leaves the host through a
+/// different device (its channels; Hu et al., arXiv 2507.04786, section 2). All rings carry equal parts of
+/// the data at the same time. A message from one host to another is therefore sent in equal parts by as many
+/// devices as the collective has on both of these hosts. Inside a host, the devices follow one another, so
+/// that a ring enters each host only once.
+class HostChannels {
+ public:
+  HostChannels(const Topology& topology, std::span<const int> devices);
+
+  int hosts() const { return static_cast<int>(members_.size()); }
+  /// Indices of the devices, host by host. Hosts, and the devices of each, are in the order of the arguments.
+  const std::vector<std::size_t>& order() const { return order_; }
+  /// The sender and the receiver of each part of a message between these two devices of the collective; only
+  /// they themselves if they are on one host. The pairs do not depend on the order of the devices.
+  std::vector<std::pair<int, int>> between(int from, int to) const;
+  /// The same for the message from the `position`-th device in `order` to the next one in the ring.
+  std::vector<std::pair<int, int>> next_in_ring(std::size_t position) const;
+
+ private:
+  const Topology& topology_;
+  std::vector<int> devices_;
+  std::map<int, std::vector<int>> members_;  // by host
+  std::vector<std::size_t> order_;
+};
+
+}  // namespace dtfm

@@ -1,0 +1,112 @@
+#include "core/io/importers/foreign_plan.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/io/importers/megatron_flags.hpp"
+#include "core/io/importers/megatron_plan.hpp"
+#include "core/io/readers/csv_plan.hpp"
+#include "core/io/readers/device_resolver.hpp"
+#include "core/io/readers/plan_reader.hpp"
+#include "core/io/text/input_errors.hpp"
+#include "core/io/text/text_file.hpp"
+
+namespace dtfm::io {
+namespace {
+
+constexpr std::size_t plan_text_size_limit = std::size_t{1} << 20;  // 8,192 devices at 128 bytes each
+
+void check_size(const NamedFile& file) {
+  if (file.text.size() > plan_text_size_limit)
+    throw Error(file.path, fmt::format("is larger than {} bytes", plan_text_size_limit));
+}
+
+/// Any file that begins like JSON counts as JSON, and so does an unrecognized file called .json, because the
+/// JSON reader reports its errors best.
+PlanFormat detect_format(const NamedFile& file) {
+  const std::size_t first = file.text.find_first_not_of(" \t\r\n");
+  const char begin = first == std::string::npos ? ' ' : file.text[first];
+  if (begin == '{' || begin == '[') return PlanFormat::json;
+  check_size(file);
+  if (is_csv_plan(file.text)) return PlanFormat::csv;
+  if (has_megatron_flags(file.text)) return PlanFormat::megatron;
+  if (file.path.ends_with(".json")) return PlanFormat::json;
+  throw Error(file.path,
+              "is not a plan: expected JSON as written by dtfm-plan -o, a CSV with the header "
+              "`device,pipeline,stage,first_layer,last_layer`, or Megatron flags "
+              "(`--pipeline-model-parallel-size` …)");
+}
+
+/// Warns of tensor-parallel groups that span hosts: their all-reduces need links within a host.
+std::vector<std::string> cross_host_tensor_notes(const Plan& plan, const Topology& topology) {
+  int cross_host_stages = 0;
+  std::string first;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p)
+    for (std::size_t s = 0; s < plan.pipelines[p].stages.size(); ++s) {
+      const auto& devices = plan.pipelines[p].stages[s].devices;
+      const auto host = [&](int device) { return topology.devices[at(device)].host; };
+      const auto other = std::find_if(devices.begin(), devices.end(),
+                                      [&](int device) { return host(device) != host(devices.front()); });
+      if (other == devices.end() || cross_host_stages++ > 0) continue;
+      first = fmt::format("stage {} of pipeline {} on {} and {}", s, p,
+                          topology.devices[at(devices.front())].id, topology.devices[at(*other)].id);
+    }
+  if (cross_host_stages == 0) return {};
+  return {fmt::format("tensor-parallel devices on different hosts: {}{}", first,
+                      cross_host_stages > 1 ? fmt::format(" and {} more", cross_host_stages - 1) : "")};
+}
+
+}  // namespace
+
+PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks) {
+  PlanSource source{detect_format(file), std::move(file), std::move(ranks)};
+  if (source.format == PlanFormat::megatron && !source.ranks)
+    throw Error(source.file.path, "contains Megatron flags, which require a rank file (--ranks FILE)");
+  if (source.format != PlanFormat::megatron && source.ranks)
+    throw Error(source.ranks->path,
+                fmt::format("a rank file requires Megatron flags, but {} is {}", source.file.path,
+                            source.format == PlanFormat::csv ? "a CSV" : "JSON"));
+  if (source.ranks) check_size(*source.ranks);
+  return source;
+}
+
+PlanSource read_plan_source(const std::string& file, const std::optional<std::string>& ranks) {
+  const auto read = [](const std::string& name) { return NamedFile{name, read_plan_text(name)}; };
+  return make_plan_source(read(file), ranks ? std::optional(read(*ranks)) : std::nullopt);
+}
+
+std::optional<Job> plan_job(const PlanSource& source) {
+  if (source.format != PlanFormat::json) return std::nullopt;
+  return parse_plan_job(source.file.text, source.file.path);
+}
+
+PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, const Job& job,
+                           bool job_is_given) {
+  const NamedFile& file = source.file;
+  if (source.format == PlanFormat::json) {
+    PlanWithOpenSettings read = parse_plan_with_open_settings(file.text, file.path, topology, job);
+    return {std::move(read.plan), {}, read.undecided, read.checkpoint_period_s};
+  }
+  InputErrors errors;
+  DeviceResolver resolver(topology, errors);
+  std::vector<std::string> notes;
+  if (!job_is_given)
+    notes.push_back(
+        fmt::format("{} does not specify a job; assuming the built-in {} (use --job FILE for another)",
+                    file.path, job.name));
+  const std::string closing = notes.empty() ? "" : notes.front();
+  const Plan plan = source.format == PlanFormat::csv
+                        ? read_csv_plan(file.text, file.path, job, resolver, errors)
+                        : read_megatron_plan(file, source.ranks.value(), job, resolver, errors, notes);
+  errors.throw_if_any(closing);
+  if (const std::string unused = resolver.format_unused_devices(); !unused.empty()) notes.push_back(unused);
+  for (std::string& note : cross_host_tensor_notes(plan, topology)) notes.push_back(std::move(note));
+  Automatic undecided = job.automatic;
+  if (plan.execution.micro_batch != job.execution.micro_batch) undecided.micro_batch = false;
+  return {plan, notes, undecided};
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,49 @@
+// Reads plans in any supported format: dtfm's own JSON, a CSV table, or Megatron-LM's flags with a rank file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+#include "core/cluster/topology.hpp"
+#include "core/io/text/named_file.hpp"
+
+namespace dtfm::io {
+
+enum class PlanFormat { json, csv, megatron };
+
+/// The text of a plan file. It is read only once, because it may be a pipe, and both job and plan are parsed
+/// from it.
+struct PlanSource {
+  PlanFormat format = PlanFormat::json;
+  NamedFile file;
+  std::optional<NamedFile> ranks;  // only with Megatron flags
+};
+
+/// Reads `file`, and `ranks` if given. The content of the file determines the format: a JSON object
+/// (parse_plan), the header of a table (read_csv_plan) or Megatron flags (read_megatron_plan). Throws Error
+/// for any other file, for Megatron flags without ranks, and for ranks with another format.
+PlanSource read_plan_source(const std::string& file, const std::optional<std::string>& ranks);
+PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks);
+
+/// The job that a plan file contains; nullopt if it contains none, which is always so for formats other than
+/// JSON. Throws Error as parse_plan_job does.
+std::optional<Job> plan_job(const PlanSource& source);
+
+struct PlanAndNotes {
+  Plan plan;
+  std::vector<std::string> notes;                  // for the user
+  Automatic undecided;                             // settings that neither the file nor the job decides
+  std::optional<double> checkpoint_period_s = {};  // for scenarios that leave it open
+};
+
+/// Parses the plan and checks it against topology and job. For formats other than JSON, the notes say that no
+/// job was given (if `job_is_given` is false), which devices are unused, which tensor-parallel groups span
+/// several hosts, and which flags were ignored. Throws Error with all errors of a plan in another format
+/// (InputErrors), or with the first error of a JSON plan.
+PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, const Job& job,
+                           bool job_is_given = true);
+
+}  // namespace dtfm::io

@@ -1,0 +1,197 @@
+#include "core/io/importers/megatron_plan.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
+#include "core/io/importers/megatron_flags.hpp"
+#include "core/io/importers/megatron_stages.hpp"
+#include "core/io/readers/device_inventory.hpp"
+#include "core/io/readers/rank_file.hpp"
+
+namespace dtfm::io {
+namespace {
+
+constexpr std::string_view tensor_flag = "--tensor-model-parallel-size";
+constexpr std::string_view pipeline_flag = "--pipeline-model-parallel-size";
+
+/// Sizes of Megatron's parallel groups.
+struct Sizes {
+  int tensor = 1, pipeline = 1, data = 1;
+};
+
+class MegatronReader {
+ public:
+  MegatronReader(const NamedFile& file, const Job& job, InputErrors& errors)
+      : file_(file), job_(job), errors_(errors), flags_(file.text, file.path, errors) {}
+
+  const MegatronFlags& flags() const { return flags_; }
+
+  /// `ranks` has the device of each rank; it is empty if the rank file could not be read.
+  Plan read(const std::vector<std::optional<int>>& ranks, const std::string& ranks_file) {
+    check_job();
+    check_unsupported_parallelism();
+    const Sizes sizes = derive_sizes(ranks.size(), ranks_file);
+    const MegatronStages stages = megatron_stages(flags_, file_.path, sizes.pipeline, job_, errors_);
+    check_chunks(stages.chunks);
+    const int micro_batches = micro_batches_per_pipeline(sizes.data);
+    Plan plan{sizes.tensor, job_.execution, {}};
+    if (!errors_.empty()) return plan;
+    for (int replica = 0; replica < sizes.data; ++replica)
+      plan.pipelines.push_back(pipeline(sizes, replica, micro_batches, stages.layers, ranks));
+    return plan;
+  }
+
+ private:
+  std::string where(std::string_view flag) const {
+    return flags_.has(flag) ? flags_.where(flag) : file_.path;
+  }
+
+  /// Adds an error if the flag is present and differs from the job.
+  void check(std::string_view flag, int job_value, std::string_view what) {
+    const auto number = flags_.number(flag);
+    if (number && *number != job_value)
+      errors_.add(flags_.where(flag),
+                  fmt::format("{} {}, but job {} says {} {}", flag, *number, job_.name, what, job_value));
+  }
+
+  void check_job() {
+    check("--num-layers", layer_count(job_.model), "layers");
+    check("--seq-length", sequence_length(job_.model), "sequence");
+    check_micro_batch();
+    check("--global-batch-size", job_.training.global_batch, "global_batch");
+    check(tensor_flag, job_.parallelism.tensor, "tensor");
+    const auto* transformer = std::get_if<Transformer>(&job_.model);
+    for (const char* flag : {"--hidden-size", "--num-attention-heads"})
+      if (transformer == nullptr && flags_.has(flag))
+        errors_.add(flags_.where(flag),
+                    fmt::format("{}, but the model of job {} is not a transformer", flag, job_.name));
+    if (transformer == nullptr) return;
+    check("--hidden-size", transformer->hidden, "hidden");
+    check("--num-attention-heads", transformer->heads, "heads");
+  }
+
+  /// The flag decides the micro-batch if the job leaves it open.
+  void check_micro_batch() {
+    constexpr std::string_view flag = "--micro-batch-size";
+    const auto number = flags_.number(flag);
+    if (!job_.automatic.micro_batch) return check(flag, job_.execution.micro_batch, "micro_batch");
+    if (!number) return;
+    if (*number > 0 && job_.training.global_batch % *number == 0)
+      job_.execution.micro_batch = *number;
+    else
+      errors_.add(flags_.where(flag), fmt::format("{} {} does not divide the global batch of job {}, {}",
+                                                  flag, *number, job_.name, job_.training.global_batch));
+  }
+
+  void check_unsupported_parallelism() {
+    for (const char* flag : {"--context-parallel-size", "--expert-model-parallel-size"})
+      if (flags_.number(flag).value_or(1) != 1)
+        errors_.add(flags_.where(flag),
+                    fmt::format("{} {}: plans support only tensor, pipeline and data parallelism; expected 1",
+                                flag, *flags_.number(flag)));
+  }
+
+  /// Derives the number of pipelines from the number of ranks. Adds an error if it is not an integer.
+  Sizes derive_sizes(std::size_t ranks, const std::string& ranks_file) {
+    const int tensor = flags_.number(tensor_flag).value_or(1),
+              stages = flags_.number(pipeline_flag).value_or(1);
+    const long long ranks_per_pipeline = static_cast<long long>(tensor) * stages;
+    const auto total = static_cast<long long>(ranks);
+    if (total % ranks_per_pipeline != 0)
+      errors_.add(
+          where(pipeline_flag),
+          fmt::format(
+              "the number of ranks in {} is {}, which is not a multiple of tensor size {} × pipeline size {}",
+              ranks_file, total, tensor, stages));
+    return {tensor, std::min(stages, max_devices), std::max(1, static_cast<int>(total / ranks_per_pipeline))};
+  }
+
+  void check_chunks(int chunks) {
+    const int job_value = stage_chunks(job_);
+    if (chunks != job_value)
+      errors_.add(file_.path, fmt::format("virtual stages per device: {}, but job {} has schedule {} with {}",
+                                          chunks, job_.name, name_of(job_.execution.schedule), job_value));
+  }
+
+  /// Megatron gives every pipeline the same number of micro-batches. Adds an error if that is not possible.
+  int micro_batches_per_pipeline(int replicas) {
+    const int total = micro_batch_count(job_);
+    if (total % replicas != 0)
+      errors_.add(where("--global-batch-size"),
+                  fmt::format("global batch {} is not a multiple of micro-batch {} × {} pipelines",
+                              job_.training.global_batch, job_.execution.micro_batch, replicas));
+    return total / replicas;
+  }
+
+  Pipeline pipeline(const Sizes& sizes, int replica, int micro_batches, const std::vector<int>& layers,
+                    const std::vector<std::optional<int>>& ranks) const {
+    const bool is_pipeline_major = flags_.has("--use-tp-pp-dp-mapping");
+    Pipeline pipeline{micro_batches, {}};
+    int begin = 0;
+    for (int stage = 0; stage < sizes.pipeline; ++stage) {
+      const int group = is_pipeline_major ? stage + sizes.pipeline * replica : replica + sizes.data * stage;
+      Stage it{{begin, begin + layers[at(stage)]}, {}};
+      for (int t = 0; t < sizes.tensor; ++t)
+        it.devices.push_back(ranks[at(t + sizes.tensor * group)].value());
+      begin = it.layers.second;
+      pipeline.stages.push_back(std::move(it));
+    }
+    return pipeline;
+  }
+
+  const NamedFile& file_;
+  Job job_;
+  InputErrors& errors_;
+  MegatronFlags flags_;
+};
+
+/// Notes on differences between the plan and what Megatron does.
+std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& flags, const Job& job) {
+  std::vector<std::string> notes;
+  if (const bool divides = job.parallelism.sequence_parallel;
+      plan.tensor > 1 && divides != flags.has("--sequence-parallel"))
+    notes.push_back(
+        fmt::format("--sequence-parallel is {}among the flags, but the plan assumes sequence_parallel: {}, "
+                    "as job {} says",
+                    divides ? "not " : "", divides, job.name));
+  if (const bool shards = plan.execution.optimizer_sharding == OptimizerSharding::zero1;
+      shards != flags.has("--use-distributed-optimizer"))
+    notes.push_back(
+        fmt::format("--use-distributed-optimizer is {}among the flags, but the plan assumes "
+                    "optimizer_sharding: {}, as job {} says",
+                    shards ? "not " : "", name_of(plan.execution.optimizer_sharding), job.name));
+  if (plan.execution.schedule == Schedule::gpipe)
+    notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
+  const auto& stages = plan.pipelines.front().stages;
+  const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };
+  if (is_empty(stages.front()) || is_empty(stages.back()))
+    notes.push_back(
+        "a first or last stage holds no layer: the embedding is counted in the stage of layer 0, the loss in "
+        "that of the last layer");
+  return notes;
+}
+
+}  // namespace
+
+Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job,
+                        DeviceResolver& resolver, InputErrors& errors, std::vector<std::string>& notes) {
+  MegatronReader reader(flags, job, errors);
+  const auto devices = read_ranks(ranks.text, ranks.path, resolver, errors);
+  Plan plan = reader.read(devices, ranks.path);
+  if (!errors.empty()) return plan;
+  if (const std::string note = reader.flags().format_ignored_flags(); !note.empty()) notes.push_back(note);
+  if (const std::string host = resolver.find_assigned_host(); !host.empty())
+    notes.push_back(
+        fmt::format("{} names hosts: their ranks take their GPUs in order, as LOCAL_RANK counts (slots are "
+                    "CPU cores); use device ids such as {}:1 for another order",
+                    ranks.path, host));
+  for (std::string& note : megatron_notes(plan, reader.flags(), job)) notes.push_back(std::move(note));
+  return plan;
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,35 @@
+// Reads job files (YAML), which describe what is trained and how.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "core/plan/job.hpp"
+
+namespace dtfm::io {
+
+/// Reads a job and the profiles that it names. Throws Error at file:line:column for unknown keys and for
+/// values that are out of range or contradictory.
+Job read_job(const std::filesystem::path& file, std::string_view referenced_by = {});
+/// The same without the profiles that the job names, which need not exist.
+Job read_job_without_profiles(const std::filesystem::path& file);
+Job parse_job(std::string text, std::string file);
+
+/// The `execution` of a plan file.
+struct PlacedExecution {
+  ExecutionConfig execution;
+  std::string place;                          // file:line:column
+  std::map<std::string, std::string> places;  // by key, for example "compression.activations"
+  Automatic undecided;                        // settings that the file leaves open
+};
+
+/// Parses the `execution` of a plan for this job. The keys are those of jobs. Without `chunks`, `flush`,
+/// `overlap` or `tied_embedding_sync` the plan has none, and without `iteration_barrier` it has one; other
+/// missing settings are those of the job. Throws Error at file:line:column.
+PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job);
+
+/// The job of configs/gpt3-xl.yaml, which is compiled in.
+Job default_job();
+
+}  // namespace dtfm::io

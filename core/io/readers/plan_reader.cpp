@@ -1,0 +1,472 @@
+#include "core/io/readers/plan_reader.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <span>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/kind_table.hpp"
+#include "core/plan/plan_conflicts.hpp"
+#include "core/io/readers/device_inventory.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/text/json_reader.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
+
+namespace dtfm::io {
+namespace {
+
+constexpr int max_value = 1'000'000'000;
+constexpr double max_period_s = 1e12;  // far beyond the longest horizon that a scenario may have
+constexpr std::size_t plan_size_limit = std::size_t{256} << 20;
+
+/// Returns "layer 3 is" or "layers 3 … 5 are".
+std::string format_layers_with_verb(int first, int last) {
+  return first == last ? fmt::format("layer {} is", first) : fmt::format("layers {} … {} are", first, last);
+}
+
+std::optional<double> read_checkpoint_period(const JsonCursor& file) {
+  const auto recovery = file.optional("recovery");
+  const auto period = recovery ? recovery->optional("checkpoint_period_s") : std::nullopt;
+  if (!period) return std::nullopt;
+  const double seconds = period->as_number(0, max_period_s);
+  if (seconds == 0) period->fail("must be above zero");
+  return seconds;
+}
+
+class PlanReader {
+ public:
+  PlanReader(const Topology& topology, const Job& job, const ExecutionConfig& execution)
+      : topology_(topology), job_(job), execution_(execution) {
+    for (int device = 0; device < topology.size(); ++device)
+      index_of_.emplace(topology.devices[at(device)].id, device);
+  }
+
+  Plan plan(const JsonCursor& file) {
+    check_topology(file);
+    return read_plan_for_any_topology(file);
+  }
+
+  Plan read_plan_for_any_topology(const JsonCursor& file) {
+    check_schema(file);
+    Plan plan{1, execution_, {}};
+    const JsonCursor list = file.required("pipelines");
+    const std::size_t count = list.array_size("pipelines");
+    if (count == 0) list.fail("there is no pipeline");
+    for (std::size_t i = 0; i < count; ++i) plan.pipelines.push_back(pipeline(list.at(i)));
+    read_micro_batches(list, plan);
+    for (const Pipeline& pipeline : plan.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        plan.tensor = std::max(plan.tensor, static_cast<int>(stage.devices.size()));
+    check_parallelism(file, plan);
+    check_groups(file, plan);
+    check_ranks(file, plan);
+    check_unused(file);
+    read_checkpoint_period(file);  // throws Error for a bad one
+    return plan;
+  }
+
+ private:
+  static void check_schema(const JsonCursor& file) {
+    const auto schema = file.optional("schema");
+    if (schema && schema->as_string() != "dtfm-plan/1")
+      schema->fail("expected `dtfm-plan/1`; found " + quote(schema->as_string()));
+  }
+
+  void check_topology(const JsonCursor& file) const {
+    const auto made_for = file.optional("topology");
+    const auto fingerprint = made_for ? made_for->optional("fingerprint") : std::nullopt;
+    if (!fingerprint || fingerprint->as_string() == topology_.fingerprint()) return;
+    const auto name = made_for->optional("name");
+    fingerprint->fail(
+        fmt::format("the plan is for topology {} with fingerprint {}; this is {} with fingerprint {}",
+                    quote(name ? name->as_string() : "?"), quote(fingerprint->as_string()),
+                    quote(topology_.name), quote(topology_.fingerprint())));
+  }
+
+  Pipeline pipeline(const JsonCursor& cursor) {
+    const JsonCursor list = cursor.required("stages");
+    const std::size_t count = list.array_size("stages");
+    if (count == 0) list.fail("there is no stage");
+    Pipeline pipeline;
+    for (std::size_t i = 0; i < count; ++i) {
+      const int covered = i == 0 ? 0 : pipeline.stages.back().layers.second;
+      pipeline.stages.push_back(stage(list.at(i), covered));
+    }
+    const int covered = pipeline.stages.back().layers.second;
+    if (covered != layer_count(job_.model))
+      list.fail(fmt::format("{} in no stage: job {} has {} layers",
+                            format_layers_with_verb(covered, layer_count(job_.model) - 1), job_.name,
+                            layer_count(job_.model)));
+    return pipeline;
+  }
+
+  Stage stage(const JsonCursor& cursor, int covered) {
+    const JsonCursor list = cursor.required("devices");
+    const std::size_t count = list.array_size("devices");
+    if (count == 0) list.fail("there is no device");
+    Stage stage{layers(cursor.required("layers"), covered), {}};
+    for (std::size_t i = 0; i < count; ++i) stage.devices.push_back(device(list.at(i)));
+    return stage;
+  }
+
+  /// `covered` is the layer after the last one of the preceding stages.
+  std::pair<int, int> layers(const JsonCursor& cursor, int covered) const {
+    if (const auto size = cursor.array_size("two layers"); size != 2)
+      cursor.fail(
+          fmt::format("expected two numbers, the first layer and the one after the last; found {}", size));
+    const int begin = cursor.at(0).as_int(0, max_value), end = cursor.at(1).as_int(0, max_value);
+    if (end < begin) cursor.fail(fmt::format("[{}, {}] ends before it begins", begin, end));
+    if (end > layer_count(job_.model))
+      cursor.fail(
+          fmt::format("[{}, {}], but job {} has {} layers", begin, end, job_.name, layer_count(job_.model)));
+    if (begin > covered) cursor.fail(format_layers_with_verb(covered, begin - 1) + " in no stage");
+    if (begin < covered) cursor.fail(fmt::format("layer {} is already in an earlier stage", begin));
+    return {begin, end};
+  }
+
+  int find_device(const JsonCursor& cursor) const {
+    const std::string& id = cursor.as_string();
+    const auto found = index_of_.find(id);
+    if (found == index_of_.end())
+      cursor.fail(
+          fmt::format("topology {} has no device {}; {}", topology_.name, quote(id), suggestion(id, ids())));
+    return found->second;
+  }
+
+  int device(const JsonCursor& cursor) {
+    const int device = find_device(cursor);
+    const auto [first, is_new] = first_use_.emplace(device, cursor.path());
+    if (!is_new) cursor.fail(fmt::format("device {} is used twice, first at {}", id(device), first->second));
+    return device;
+  }
+
+  const std::string& id(int device) const { return topology_.devices[at(device)].id; }
+
+  std::vector<std::string_view> ids() const {
+    std::vector<std::string_view> ids;
+    for (const Device& device : topology_.devices) ids.push_back(device.id);
+    return ids;
+  }
+
+  void read_micro_batches(const JsonCursor& list, Plan& plan) const {
+    const bool given = list.at(0).optional("micro_batches").has_value();
+    const int total = job_.training.global_batch / execution_.micro_batch;
+    const int count = static_cast<int>(plan.pipelines.size());
+    for (int i = 0; i < count; ++i) {
+      const JsonCursor pipeline = list.at(at(i));
+      const auto micro_batches = pipeline.optional("micro_batches");
+      if (micro_batches.has_value() != given)
+        pipeline.fail("micro_batches must be given for every pipeline or for none");
+      const auto [begin, end] = even_split(total, count, i);
+      plan.pipelines[at(i)].micro_batches = given ? micro_batches->as_int(0, max_value) : end - begin;
+    }
+  }
+
+  // The remaining keys are redundant: they follow from the pipelines and must agree with them if present.
+
+  static void check_parallelism(const JsonCursor& file, const Plan& plan) {
+    const auto given = file.optional("parallelism");
+    if (!given) return;
+    const auto check = [&](const char* key, int expected) {
+      const auto number = given->optional(key);
+      if (number && number->as_int(1, max_value) != expected)
+        number->fail(fmt::format("{}, but the pipelines make it {}", number->as_int(1, max_value), expected));
+    };
+    check("pipeline", depth(plan));
+    check("data", static_cast<int>(plan.pipelines.size()));
+    check("tensor", plan.tensor);
+  }
+
+  std::vector<int> find_devices(const JsonCursor& list, std::size_t expected) const {
+    const std::size_t count = list.array_size("devices");
+    std::vector<int> devices;
+    for (std::size_t i = 0; i < count; ++i) devices.push_back(find_device(list.at(i)));
+    if (count != expected)
+      list.fail(fmt::format("expected as many devices as in the pipelines, {}; found {}", expected, count));
+    return devices;
+  }
+
+  /// The order of devices within a group does not matter.
+  void check_groups(const JsonCursor& file, const Plan& plan) const {
+    const auto list = file.optional("groups");
+    if (!list) return;
+    auto groups = stage_groups(plan);
+    if (const std::size_t count = list->array_size("groups"); count != groups.size())
+      list->fail(fmt::format("expected one group for each of {} stages; found {}", groups.size(), count));
+    for (std::size_t stage = 0; stage < groups.size(); ++stage) {
+      auto given = find_devices(list->at(stage), groups[stage].size());
+      std::sort(given.begin(), given.end());
+      std::sort(groups[stage].begin(), groups[stage].end());
+      std::vector<int> missing;
+      std::set_difference(groups[stage].begin(), groups[stage].end(), given.begin(), given.end(),
+                          std::back_inserter(missing));
+      if (!missing.empty())
+        list->at(stage).fail(fmt::format("device {} is missing, although it is in stage {} of the pipelines",
+                                         id(missing.front()), stage));
+    }
+  }
+
+  void check_ranks(const JsonCursor& file, const Plan& plan) const {
+    const auto ranks = file.optional("ranks");
+    if (!ranks) return;
+    const auto check = [&](const char* key, const std::vector<int>& expected) {
+      const auto list = ranks->optional(key);
+      if (!list) return;
+      const auto given = find_devices(*list, expected.size());
+      for (std::size_t rank = 0; rank < given.size(); ++rank)
+        if (given[rank] != expected[rank])
+          list->at(rank).fail(
+              fmt::format("{}, but the pipelines make it {}", id(given[rank]), id(expected[rank])));
+    };
+    check("pipeline_major", pipeline_major(plan));
+    check("stage_major", stage_major(plan));
+  }
+
+  void check_unused(const JsonCursor& file) const {
+    const auto list = file.optional("unused");
+    const std::size_t count = list ? list->array_size("devices") : 0;
+    for (std::size_t i = 0; i < count; ++i)
+      if (const auto used = first_use_.find(find_device(list->at(i))); used != first_use_.end())
+        list->at(i).fail(fmt::format("device {} is used at {}", id(used->first), used->second));
+  }
+
+  const Topology& topology_;
+  const Job& job_;
+  const ExecutionConfig& execution_;
+  std::unordered_map<std::string, int> index_of_;
+  std::unordered_map<int, std::string> first_use_;
+};
+
+/// Throws Error unless all pipelines have the same stages as the first one, with one device each.
+void check_stages(const Plan& plan, const std::string& file) {
+  const auto& first = plan.pipelines.front().stages;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const auto& stages = plan.pipelines[p].stages;
+    if (stages.size() != first.size())
+      throw Error(
+          file,
+          fmt::format("/pipelines/{}: {} stage{} where /pipelines/0 has {}; comm-cost requires equally many "
+                      "stages in all pipelines",
+                      p, stages.size(), stages.size() == 1 ? "" : "s", first.size()));
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const std::string where = fmt::format("/pipelines/{}/stages/{}", p, s);
+      if (stages[s].devices.size() != 1)
+        throw Error(file, fmt::format("{}/devices: {} devices; comm-cost supports only one device per stage",
+                                      where, stages[s].devices.size()));
+      if (stages[s].layers != first[s].layers)
+        throw Error(
+            file,
+            fmt::format("{}/layers: [{}, {}] where /pipelines/0 has [{}, {}]; comm-cost requires the same "
+                        "layers in this stage of all pipelines",
+                        where, stages[s].layers.first, stages[s].layers.second, first[s].layers.first,
+                        first[s].layers.second));
+    }
+  }
+}
+
+void check_all_used(const Placement& placement, const Topology& topology, const std::string& file) {
+  std::vector<bool> used(topology.devices.size());
+  for (const int device : placement.devices()) used[at(device)] = true;
+  std::vector<std::string> unused;
+  for (std::size_t device = 0; device < used.size(); ++device)
+    if (!used[device]) unused.push_back(topology.devices[device].id);
+  if (unused.empty()) return;
+  const std::size_t count = unused.size();
+  unused.resize(std::min<std::size_t>(count, 5));
+  throw Error(file,
+              fmt::format("/pipelines: comm-cost requires every device, but {} of {} {} in no pipeline: {}{}",
+                          count, topology.size(), count == 1 ? "is" : "are", fmt::join(unused, ", "),
+                          count > unused.size() ? ", …" : ""));
+}
+
+/// Throws Error if `parallelism`, which repeats values that are elsewhere in the file, at `place`, disagrees
+/// with them.
+void check_agrees(const JsonCursor& parallelism, const char* key, std::string_view place,
+                  std::string_view expected) {
+  const auto value = parallelism.optional(key);
+  if (value && value->as_string() != expected)
+    value->fail(fmt::format("{}, but {}/{} is {}", quote(value->as_string()), place, key, quote(expected)));
+}
+
+void check_agrees(const JsonCursor& plan, std::string_view place, const ExecutionConfig& execution) {
+  const auto parallelism = plan.optional("parallelism");
+  if (!parallelism) return;
+  check_agrees(*parallelism, "schedule", place, name_of(execution.schedule));
+  check_agrees(*parallelism, "gradient_sync", place, name_of(execution.gradient_sync));
+  check_agrees(*parallelism, "optimizer_sharding", place, name_of(execution.optimizer_sharding));
+}
+
+/// Sets `kind` to that of the row of `table` which `key` names, and `is_undecided` to false, if the plan has
+/// the key. Jobs must be able to name it.
+template <class Row, class Kind>
+void read_kind(const JsonCursor& parallelism, const char* key, std::span<const Row> table, Kind& kind,
+               bool& is_undecided) {
+  const auto value = parallelism.optional(key);
+  if (!value) return;
+  const std::vector<std::string_view> names = names_in_jobs(table);
+  if (std::find(names.begin(), names.end(), value->as_string()) == names.end())
+    value->fail(fmt::format("unknown {} {}; {}", key, quote(value->as_string()),
+                            suggestion(value->as_string(), names)));
+  kind = *kind_named(table, value->as_string());
+  is_undecided = false;
+}
+
+Automatic open_in_both(const Automatic& a, const Automatic& b) {
+  return {a.tensor && b.tensor,
+          a.micro_batch && b.micro_batch,
+          a.recomputation && b.recomputation,
+          a.schedule && b.schedule,
+          a.gradient_sync && b.gradient_sync,
+          a.activations && b.activations,
+          a.gradients && b.gradients,
+          a.optimizer_sharding && b.optimizer_sharding};
+}
+
+/// The settings of a plan file: its `execution`. Older files have them in `job`, and schedule and gradient
+/// synchronization in `parallelism`, too. A file with neither takes those of `job`.
+PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, const std::string& file,
+                               const Job& job) {
+  if (plan.optional("execution")) {
+    PlacedExecution result = parse_execution(isolate_value(text, "execution").value(), file, job);
+    check_agrees(plan, "/execution", result.execution);
+    return result;
+  }
+  PlacedExecution result{job.execution, file, {}, job.automatic};
+  if (plan.optional("job")) {
+    const Job own = parse_job(isolate_value(text, "job").value(), file);
+    result.execution = own.execution;
+    result.undecided = open_in_both(own.automatic, job.automatic);
+  }
+  const auto parallelism = plan.optional("parallelism");
+  if (!parallelism) return result;
+  ExecutionConfig& execution = result.execution;
+  read_kind(*parallelism, "schedule", schedule_table(), execution.schedule, result.undecided.schedule);
+  read_kind(*parallelism, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
+            result.undecided.gradient_sync);
+  read_kind(*parallelism, "optimizer_sharding", optimizer_sharding_table(), execution.optimizer_sharding,
+            result.undecided.optimizer_sharding);
+  if (!traits(execution.schedule).has_chunks) execution.chunks.reset();
+  if (traits(execution.schedule).has_chunks && !execution.chunks)
+    parallelism->required("schedule")
+        .fail(fmt::format("{} needs `execution` with `chunks`", quote(name_of(execution.schedule))));
+  return result;
+}
+
+/// Throws Error at the first setting of the plan that contradicts the job.
+void check_job(const PlacedExecution& placed, const Plan& plan, const Job& job) {
+  const std::vector<PlanConflict> conflicts = plan_conflicts(plan, job);
+  if (conflicts.empty()) return;
+  const auto place = placed.places.find(conflicts.front().key);
+  throw Error(place == placed.places.end() ? placed.place : place->second,
+              format_conflict(conflicts.front()));
+}
+
+/// A topology with the devices that a plan names, which have no attributes other than their ids.
+class DeviceNames {
+ public:
+  explicit DeviceNames(const JsonCursor& file) {
+    topology_.name = "of the plan";
+    const JsonCursor pipelines = file.required("pipelines");
+    for (std::size_t p = 0; p < pipelines.array_size("pipelines"); ++p) {
+      const JsonCursor stages = pipelines.at(p).required("stages");
+      for (std::size_t s = 0; s < stages.array_size("stages"); ++s) add(stages.at(s).required("devices"));
+    }
+    if (const auto unused = file.optional("unused")) add(*unused);
+  }
+  const Topology& topology() const { return topology_; }
+  std::vector<std::string> ids() const {
+    std::vector<std::string> ids;
+    for (const Device& device : topology_.devices) ids.push_back(device.id);
+    return ids;
+  }
+
+ private:
+  void add(const JsonCursor& list) {
+    for (std::size_t i = 0; i < list.array_size("devices"); ++i) {
+      const std::string& id = list.at(i).as_string();
+      if (!known_.insert(id).second) continue;  // PlanReader decides whether duplicates are allowed
+      if (topology_.size() == max_devices) list.fail(fmt::format("more than {} devices in all", max_devices));
+      topology_.devices.emplace_back().id = id;
+    }
+  }
+
+  Topology topology_;
+  std::set<std::string> known_;
+};
+
+}  // namespace
+
+StandalonePlan parse_standalone_plan(std::string_view text, const std::string& file, const Job& job) {
+  const nlohmann::json json = parse_json(text, file);
+  const JsonCursor cursor(json, file);
+  const DeviceNames names(cursor);
+  const PlacedExecution placed = read_execution(text, cursor, file, job);
+  PlanReader reader(names.topology(), job, placed.execution);
+  return {reader.read_plan_for_any_topology(cursor), names.ids()};
+}
+
+PlanWithOpenSettings parse_plan_with_open_settings(std::string_view text, const std::string& file,
+                                                   const Topology& topology, const Job& job) {
+  const nlohmann::json json = parse_json(text, file);
+  const JsonCursor cursor(json, file);
+  const PlacedExecution placed = read_execution(text, cursor, file, job);
+  Plan plan = PlanReader(topology, job, placed.execution).plan(cursor);
+  check_job(placed, plan, job);
+  return {std::move(plan), placed.undecided, read_checkpoint_period(cursor)};
+}
+
+Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
+  return parse_plan_with_open_settings(text, file, topology, job).plan;
+}
+
+std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file) {
+  constexpr double max_bytes = 1e30;
+  const nlohmann::json json = parse_json(text, file);
+  const auto estimate = JsonCursor(json, file).optional("estimate");
+  const auto list = estimate ? estimate->optional("memory") : std::nullopt;
+  std::vector<EstimatedMemory> memory;
+  for (std::size_t i = 0; list && i < list->array_size("devices"); ++i) {
+    const JsonCursor row = list->at(i);
+    const auto bytes = [&](const char* key) { return Bytes(row.required(key).as_number(0, max_bytes)); };
+    memory.push_back({row.required("device").as_string(), bytes("needed_bytes"), bytes("capacity_bytes")});
+  }
+  return memory;
+}
+
+std::string read_plan_text(const std::filesystem::path& file) {
+  return validate_text(read_file(file, plan_size_limit), file.string());
+}
+
+std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
+  text = validate_text(std::move(text), file);
+  const nlohmann::json json = parse_json(text, file);
+  const JsonCursor plan(json, file);
+  if (!plan.optional("job")) return std::nullopt;
+  Job job = parse_job(isolate_value(text, "job").value(), file);
+  if (plan.optional("execution"))
+    job.execution = read_execution(text, plan, file, job).execution;
+  else
+    check_agrees(plan, "/job/parallelism", job.execution);
+  return job;
+}
+
+Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file) {
+  check_stages(plan, file);
+  Placement placement(static_cast<int>(plan.pipelines.front().stages.size()),
+                      static_cast<int>(plan.pipelines.size()));
+  for (int stage = 0; stage < placement.stages(); ++stage)
+    for (int replica = 0; replica < placement.replicas(); ++replica)
+      placement.at(stage, replica) = plan.pipelines[at(replica)].stages[at(stage)].devices.front();
+  check_all_used(placement, topology, file);
+  return placement;
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,129 @@
+// The model that is trained, as layers with parameters, operations and sizes by published formulas.
+#pragma once
+
+#include <compare>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/units.hpp"
+
+namespace dtfm {
+
+/// A transformer: equal blocks between an embedding and a head. The defaults are those of GPT-2.
+struct Transformer {
+  int layers = 0, hidden = 0, heads = 0, sequence = 0, vocabulary = 0;
+  int kv_heads = 0;      // key-value heads (grouped-query attention); 0: as many as `heads`
+  int feed_forward = 0;  // MLP width; 0: 4 · hidden
+  int positions = 0;     // rows of the position table; 0: as many as `sequence`
+  bool gated = false;    // MLP with three matrices instead of two (SwiGLU)
+  bool biases = true;
+  bool rms_norm = false;          // RMS norms, which have no biases
+  bool learned_positions = true;  // a position table; otherwise rotary, without parameters
+  bool tied = true;               // embedding and head share one matrix
+  bool encoder = false;           // BERT: token types, embedding norm, pooler, transform before the head
+  bool flash_attention = false;   // the attention core keeps nothing of size sequence²
+  bool attention_dropout = true;  // without flash attention: dropout of attention probabilities
+
+  friend bool operator==(const Transformer&, const Transformer&) = default;
+};
+
+/// One layer of a chain, or a kind of layer. Sizes and operations are per sequence (or sample).
+struct Layer {
+  std::string name;
+  double parameters = 0;
+  double tied_parameters = 0;  // part of them shared with the first layer; a stage with both holds one copy
+  Flops forward, backward;     // backward without recomputation
+  Flops attention;             // part of the forward that selective recomputation repeats
+  Flops head;                  // part of the forward that is never recomputed: final norm, head, loss
+  Bytes output;                // sent to the next layer
+  Bytes activation_memory;     // kept from forward to backward without recomputation, including the input
+  Bytes attention_memory;      // part of it that selective recomputation does not keep
+  /// Part of `activation_memory`, without the attention core, that every device of a tensor-parallel group
+  /// keeps whole unless sequence parallelism divides it.
+  Bytes replicated_memory;
+
+  friend auto operator<=>(const Layer&, const Layer&) = default;
+};
+
+/// What a model is trained on, in which throughput and costs are counted.
+enum class ModelInput : unsigned char { tokens, images };
+
+struct ModelInputTraits {
+  ModelInput kind;
+  std::string_view name;
+};
+
+/// A row for each value, in the order of the enum.
+std::span<const ModelInputTraits> model_input_table();
+std::string_view name_of(ModelInput input);
+
+/// A model given layer by layer.
+struct LayerChain {
+  int sequence = 1;  // tokens per sequence; 1 if the input is images, of which each is a sequence
+  std::vector<Layer> layers;
+  ModelInput input = ModelInput::tokens;
+  Bytes input_size = {};  // of the input of a sample; zero: see `input_bytes`
+
+  friend bool operator==(const LayerChain&, const LayerChain&) = default;
+};
+
+using Model = std::variant<Transformer, LayerChain>;
+
+int layer_count(const Model& model);
+/// Tokens per sequence; 1 for image models, so token counts equal image counts.
+int sequence_length(const Model& model);
+ModelInput model_input(const Model& model);
+
+/// Bytes of a token id or label: a 64-bit integer (torch.int64), as tokenizers return and
+/// torch.nn.CrossEntropyLoss requires.
+inline constexpr double token_id_bytes = 8;
+/// Bytes of the input of a sample: the input size of a chain, if given; otherwise token ids, or an image as
+/// large as the output of the first layer.
+double input_bytes(const Model& model);
+
+/// A model as profiles see it: the kinds of layers that are measured, and the kinds that make up each layer
+/// of the chain. A transformer has the kinds `embedding`, `block` and `head`; its first layer is an embedding
+/// and a block, its last one a block and a head. In a chain of heterogeneous layers, equal layers are of one
+/// kind.
+struct LayerKinds {
+  std::vector<Layer> kinds;
+  std::vector<std::vector<int>> kinds_of_layer;  // indices into `kinds`
+};
+
+/// Kinds of layers of a model. `element_bytes` is the size of an activation: 2 or 4.
+///
+/// With hidden size h, a heads, g key-value heads, MLP width f, sequence s, vocabulary V:
+/// - a block has 2 h² + 2 h² g ÷ a parameters in the attention and 2 h f in the MLP (3 h f if gated), biases
+///   of all its matrices, and two norms; 12 h² + 13 h for GPT (Narayanan et al., arXiv 2104.04473);
+/// - its forward takes 2 s FLOPs per parameter of its matrices and 4 s² h for the attention core (no saving
+///   for the causal mask), 24 s h² + 4 s² h for GPT; backward takes twice that (same source);
+/// - it keeps, with 16-bit numbers, norms 4 s h, attention 6 s h + 4 s h g ÷ a + 4 a s², MLP 2 s h + 4 s f (6
+///   s f if gated: gate, product and the other factor), twice as much with 32 bits, and dropout masks of 2 s
+///   h + a s² bytes: s h (34 + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv 2205.05198), of which 5 a s²
+///   belong to the attention core; without attention dropout the core keeps only the probabilities, 2 a s²;
+/// - of that, the inputs of norms, attention and MLP and the dropout masks (10 s h) are replicated in a
+///   tensor-parallel group without sequence parallelism (same source); so are the inputs of the final norm
+///   and of the head, and what the embedding keeps;
+/// - the head takes 2 s h V FLOPs, and keeps 4 s h bytes (twice that with 32 bits) and logits in fp32, 4 s V;
+/// - the embedding keeps 8 s + s h bytes (activation memory as in the latter paper and in Megatron-LM).
+LayerKinds layer_kinds(const Model& model, double element_bytes);
+
+/// The layers of the chain, each the sum of its kinds.
+std::vector<Layer> layer_chain(const LayerKinds& kinds);
+inline std::vector<Layer> layer_chain(const Model& model, double element_bytes) {
+  return layer_chain(layer_kinds(model, element_bytes));
+}
+
+/// Returns `layer` with `output` and the activation sizes reduced to what one of `tensor` devices holds: with
+/// sequence parallelism 1 / `tensor` of everything; without it, `output` and `replicated_memory` stay whole
+/// and the rest is divided. Parameters and FLOPs are unchanged.
+Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel);
+
+/// Parameters of layers [first, second) of a chain; tied parameters count once.
+double parameters_of(const std::vector<Layer>& chain, std::pair<int, int> layers);
+
+}  // namespace dtfm

@@ -1,0 +1,44 @@
+#include "core/model/recomputation.hpp"
+
+#include "core/base/kind_table.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr auto recomputations = std::to_array<RecomputationTraits>({
+    {.kind = Recomputation::none,
+     .name = "none",
+     .repeated_share = [](const Layer&) { return 0.0; },
+     .kept = [](const Layer& layer, Bytes) { return layer.activation_memory; },
+     .working = [](const Layer&) { return Bytes(); },
+     .repeats_all_reduces = false},
+    {.kind = Recomputation::selective,
+     .name = "selective",
+     .repeated_share = [](const Layer& layer) { return layer.attention / layer.forward; },
+     .kept = [](const Layer& layer, Bytes) { return layer.activation_memory - layer.attention_memory; },
+     .working = [](const Layer& layer) { return layer.attention_memory; },
+     .repeats_all_reduces = false},
+    {.kind = Recomputation::full,
+     .name = "full",
+     .repeated_share = [](const Layer& layer) { return 1 - layer.head / layer.forward; },
+     .kept = [](const Layer&, Bytes input) { return input; },
+     .working = [](const Layer& layer) { return layer.activation_memory; },
+     .repeats_all_reduces = true},
+});
+static_assert(has_row_for_each(recomputations, Recomputation::full));
+
+}  // namespace
+
+std::span<const RecomputationTraits> recomputation_table() {
+  return recomputations;
+}
+
+const RecomputationTraits& traits(Recomputation recomputation) {
+  return row_of(recomputations, recomputation);
+}
+
+std::string_view name_of(Recomputation recomputation) {
+  return traits(recomputation).name;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,59 @@
+// The settings with which a trainer executes a plan, besides the assignment of layers and micro-batches to
+// devices.
+#pragma once
+
+#include <optional>
+
+#include "core/plan/compression_preset.hpp"
+#include "core/plan/gradient_sync.hpp"
+#include "core/plan/optimizer_sharding.hpp"
+#include "core/model/recomputation.hpp"
+#include "core/schedule/schedule.hpp"
+#include "core/base/units.hpp"
+
+namespace dtfm {
+
+/// `activations` and `gradients` are ratios: bytes sent ÷ bytes uncompressed.
+struct Compression {
+  double activations = 1, gradients = 1;
+  /// Rate at which a device compresses or decompresses, in uncompressed data; empty: that of the preset.
+  std::optional<BitsPerSecond> throughput = {};
+  /// The presets that define the ratios; empty if only a ratio is given. Without preset and throughput,
+  /// compression takes no time.
+  std::optional<CompressionPreset> activation_preset = {}, gradient_preset = {};
+  /// Only messages over links slower than this are compressed (core/plan/compression.hpp); empty: all.
+  std::optional<BitsPerSecond> bandwidth_threshold = {};
+
+  friend bool operator==(const Compression&, const Compression&) = default;
+};
+
+struct ExecutionConfig {
+  int micro_batch = 1;  // sequences
+  Schedule schedule = Schedule::gpipe;
+  std::optional<int> chunks = {};  // virtual stages per device, for schedule interleaved
+  /// Micro-batches after which the pipeline is flushed; empty: once per iteration.
+  std::optional<int> flush = {};
+  GradientSync gradient_sync = GradientSync::sharded_ps;
+  /// Which state the replicas of a layer partition; gradient_sync is the algorithm of the collectives.
+  OptimizerSharding optimizer_sharding = OptimizerSharding::none;
+  /// Gradients and optimizer state are in host memory, and host processors update (ZeRO-Offload, arXiv
+  /// 2101.06840). Only schemes set it, and only the simulator reads it.
+  bool optimizer_offload = false;
+  bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
+  Recomputation recomputation = Recomputation::none;
+  Compression compression = {};
+  /// The stages of a pipeline that hold copies of the tied embedding all-reduce its gradients, uncompressed,
+  /// after the replicas have (Megatron-LM, core/distributed/finalize_model_grads.py).
+  bool tied_embedding_sync = false;
+  /// All devices begin an iteration at the same time. Otherwise a device begins when it has updated its
+  /// weights and its messages of gradients and parameters have arrived. Only the simulator models this, not
+  /// with zero2 or zero3; estimates and bounds always assume a barrier.
+  bool iteration_barrier = true;
+  /// Devices do not compute while they send, whatever the schedule. Only the simulator reads it, to measure
+  /// sensitivity (planner/api/sensitivity.hpp).
+  bool blocking_sends = false;
+
+  friend bool operator==(const ExecutionConfig&, const ExecutionConfig&) = default;
+};
+
+}  // namespace dtfm

@@ -1,0 +1,303 @@
+#include "core/plan/layer_times.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Returns the shape with defaults filled in and without what affects only parameters or memory.
+Transformer timing_shape(Transformer model) {
+  model.layers = model.positions = 0;
+  model.tied = model.attention_dropout = true;
+  if (model.kv_heads == 0) model.kv_heads = model.heads;
+  if (model.feed_forward == 0) model.feed_forward = 4 * model.hidden;
+  return model;
+}
+
+/// A profile is valid for both kinds of attention, because it contains the attention that was measured,
+/// whichever the job names.
+bool same_layers(const LayerProfile& profile, const Transformer& model) {
+  Transformer a = timing_shape(*profile.shape), b = timing_shape(model);
+  if (profile.source == LayerProfile::Source::measured) a.flash_attention = b.flash_attention;
+  return a == b;
+}
+
+bool has_comparable_shape(const LayerProfile& profile, const Job& job) {
+  return profile.shape && std::holds_alternative<Transformer>(job.model);
+}
+
+/// Throws Error if two kinds of layers have the same name, because profiles identify layers by name.
+void check_names(const LayerProfile& profile, const LayerKinds& kinds) {
+  std::set<std::string> names;
+  for (const Layer& kind : kinds.kinds)
+    if (!names.insert(kind.name).second)
+      throw Error(
+          "", fmt::format("different layers of the model have the name `{}`, so the profile of GPU {} cannot "
+                          "distinguish them; give them different names",
+                          kind.name, profile.gpu));
+}
+
+void check_profile_matches(const LayerProfile& profile, const Job& job) {
+  const auto mismatch = [&](const std::string& what) {
+    return Error("", fmt::format("the profile of GPU {} ({}) does not match the job: {}", profile.gpu,
+                                 profile.model, what));
+  };
+  if (profile.precision != job.training.precision)
+    throw mismatch(fmt::format("its precision is {}, but the job's is {}", name_of(profile.precision),
+                               name_of(job.training.precision)));
+  if (has_comparable_shape(profile, job) && !same_layers(profile, std::get<Transformer>(job.model)))
+    throw mismatch("its transformer has different sizes");
+}
+
+/// A layer without FLOPs, such as a table look-up, repeats nothing.
+double recomputed_share(const Layer& kind, Recomputation recomputation) {
+  return kind.forward.value() == 0 ? 0 : traits(recomputation).repeated_share(kind);
+}
+
+/// Share of the backward without recomputation that computes gradients of parameters: every matrix product of
+/// the forward with parameters has one such product of equal FLOPs (Qi et al., arXiv 2401.10241, table 1).
+/// The attention core has no parameters.
+double weight_gradient_share(const Layer& kind) {
+  if (kind.parameters == 0 || kind.backward.value() == 0) return 0;
+  return std::clamp((kind.forward - kind.attention).value() / kind.backward.value(), 0.0, 1.0);
+}
+
+double tied_share(const Layer& kind) {
+  return kind.parameters > 0 ? kind.tied_parameters / kind.parameters : 0;
+}
+
+bool has_other_optimizer(const LayerProfile& profile, const Training& training) {
+  return !traits(training.optimizer).has_profiled_step_time &&
+         std::any_of(profile.rows.begin(), profile.rows.end(),
+                     [](const ProfileRow& row) { return row.update && row.update->median_s > 0; });
+}
+
+/// `dtfm-profile` measures Adam; imported profiles do not name their optimizer.
+std::string optimizer_note(const LayerProfile& profile, Optimizer optimizer) {
+  return fmt::format("optimizer steps on GPU {} take the time in its profile, {}; the time of {} is unknown",
+                     profile.gpu,
+                     profile.source == LayerProfile::Source::measured ? "which is that of Adam"
+                                                                      : "which does not name the optimizer",
+                     name_of(optimizer));
+}
+
+/// Formats up to four names of kinds for a note; returns nothing if the note concerns all kinds.
+std::string format_layer_names(const std::vector<std::string>& names, std::size_t layer_kind_count) {
+  constexpr std::size_t max_shown = 4;
+  if (names.size() == layer_kind_count) return "";
+  const auto shown = std::span(names).first(std::min(names.size(), max_shown));
+  return fmt::format(
+      " for {}{}", fmt::join(shown, ", "),
+      names.size() > max_shown ? fmt::format(" and {} more layers", names.size() - max_shown) : "");
+}
+
+/// ", only of V100-16GB, H100"; empty without profiles.
+std::string format_profiled_gpus(const Job& job) {
+  std::vector<std::string_view> gpus;
+  for (const LayerProfile& it : job.profiles) gpus.push_back(it.gpu);
+  return gpus.empty() ? "" : fmt::format(", only of {}", fmt::join(gpus, ", "));
+}
+
+}  // namespace
+
+const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
+  const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),
+                                  [&](const LayerProfile& profile) { return profile.gpu == gpu.name; });
+  return found == job.profiles.end() ? nullptr : &*found;
+}
+
+/// Counts the FLOPs that every kernel must execute: of the attention core only half, because a causal mask
+/// hides the rest; its backward takes twice as many as its forward.
+bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds) {
+  const double flops = (kind.forward + kind.backward - 1.5 * kind.attention).value() * micro_batch / tensor;
+  double highest = 0;
+  for (const auto& peak : {gpu.peak, gpu.peak_tf32, gpu.peak_fp32})
+    if (peak) highest = std::max(highest, peak->value());
+  return highest > 0 && flops > highest * seconds;
+}
+
+LayerTimes::LayerTimes(const Problem& problem, const ExecutionConfig& execution,
+                       std::vector<int> tensor_degrees)
+    : job_(problem.job),
+      micro_batch_(execution.micro_batch),
+      recomputation_(execution.recomputation),
+      topology_(problem.topology),
+      kinds_(layer_kinds(job_.model, bytes_per_element(job_.training))),
+      tensor_degrees_(std::move(tensor_degrees)),
+      times_(topology_.gpus.size()) {
+  std::vector<bool> is_used(topology_.gpus.size());
+  for (const Device& device : topology_.devices)
+    if (device.gpu >= 0) is_used[at(device.gpu)] = true;
+  for (std::size_t gpu = 0; gpu < topology_.gpus.size(); ++gpu) {
+    if (!is_used[gpu]) continue;
+    if (const LayerProfile* profile = profile_of(job_, topology_.gpus[gpu])) {
+      check_profile_matches(*profile, job_);
+      check_names(*profile, kinds_);
+    }
+    for (const int tensor : tensor_degrees_)
+      times_[gpu].push_back(gpu_times(topology_.gpus[gpu], tensor, problem));
+  }
+}
+
+std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
+  std::set<int> gpus;
+  for (const int device : devices)
+    if (const int gpu = topology_.devices[at(device)].gpu; gpu >= 0) gpus.insert(gpu);
+  std::vector<std::string> notes;
+  for (const int gpu : gpus) {
+    const std::string& name = topology_.gpus[at(gpu)].name;
+    const LayerProfile* profile = profile_of(job_, topology_.gpus[at(gpu)]);
+    if (!profile && !job_.efficiency)
+      notes.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it{}", name,
+                                  format_profiled_gpus(job_)));
+    if (profile && profile->source == LayerProfile::Source::estimated)
+      notes.push_back(
+          fmt::format("times on GPU {} are estimates: its profile was estimated, not measured", name));
+    if (profile && !has_comparable_shape(*profile, job_) && profile->model != job_.name)
+      notes.push_back(
+          fmt::format("the profile of GPU {} is for model {}, which is assumed to be that of job {}", name,
+                      profile->model, job_.name));
+    if (profile && has_comparable_shape(*profile, job_) &&
+        profile->shape->flash_attention != std::get<Transformer>(job_.model).flash_attention)
+      notes.push_back(
+          fmt::format("the profile of GPU {} is for another kind of attention than job {}; memory is "
+                      "estimated for the attention of the job",
+                      name, job_.name));
+    if (profile && has_other_optimizer(*profile, job_.training))
+      notes.push_back(optimizer_note(*profile, job_.training.optimizer));
+    if (const auto& times = times_[at(gpu)];
+        std::any_of(times.begin(), times.end(), [](const Times& it) { return it.has_unknown_updates; }))
+      notes.push_back(
+          fmt::format("the profile of GPU {} has no times of optimizer steps, which are counted as 0", name));
+    for (std::size_t degree = 0; degree < tensor_degrees_.size(); ++degree)
+      if (const auto& layers = times_[at(gpu)][degree].extrapolated; !layers.empty())
+        notes.push_back(fmt::format(
+            "times on GPU {} are extrapolated{}: its profile does not contain micro-batch {} at tensor "
+            "degree {}",
+            name, format_layer_names(layers, kinds_.kinds.size()), micro_batch_, tensor_degrees_[degree]));
+    for (const Times& times : times_[at(gpu)]) {
+      if (times.beyond_peak.empty()) continue;
+      notes.push_back(
+          fmt::format("times on GPU {}{} are shorter than its peak allows: its profile is incomplete or for "
+                      "another model",
+                      name, format_layer_names(times.beyond_peak, kinds_.kinds.size())));
+      break;  // other degrees have the same error
+    }
+  }
+  const auto* transformer = std::get_if<Transformer>(&job_.model);
+  for (const int tensor : tensor_degrees_)
+    if (transformer != nullptr && transformer->heads % tensor != 0)
+      notes.push_back(
+          fmt::format("trainers cannot divide {} attention heads evenly among {} tensor-parallel devices",
+                      transformer->heads, tensor));
+  return notes;
+}
+
+/// Scales the times of the only measured row to the micro-batch by the ratio of roofline estimates without
+/// calibration. The time to launch kernels is at most the measured time.
+void LayerTimes::scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Layer& kind, int tensor,
+                                   const RooflineConstants& estimated) const {
+  const ProfileRow& row = *time.scaled_from;
+  const double tensor_scale = static_cast<double>(row.tensor) / tensor;
+  const auto scaled_s = [&](const Timing ProfileRow::*pass) {
+    const double measured_s = (row.*pass).median_s;
+    RooflineConstants constants = estimated;
+    constants.launch_s = std::min(constants.launch_s, measured_s);
+    const auto estimate_s = [&](int micro_batch) {
+      return (estimated_row(gpu, kind, job_.training, constants, micro_batch, row.tensor,
+                            job_.parallelism.sequence_parallel).*
+              pass)
+          .median_s;
+    };
+    const double from_s = estimate_s(row.micro_batch);
+    const double growth =
+        from_s > 0 ? estimate_s(micro_batch_) / from_s : static_cast<double>(micro_batch_) / row.micro_batch;
+    return measured_s * growth * tensor_scale;
+  };
+  time.forward_s = scaled_s(&ProfileRow::forward);
+  time.backward_s = scaled_s(&ProfileRow::backward);
+}
+
+LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Problem& problem) const {
+  const Calibration& constants = problem.constants;
+  const double scale = constants.compute_scale;
+  const RooflineConstants estimated = problem.roofline.of(job_.training);
+  const RooflineConstants roofline{scale * estimated.compute, scale * estimated.memory_forward,
+                                   scale * estimated.memory_backward,
+                                   constants.launch_scale * estimated.launch_s, scale * estimated.update};
+  const LayerProfile* profile = profile_of(job_, gpu);
+  const auto row_of = [&](const Layer& kind) {
+    return job_.efficiency
+               ? analytic_row(gpu, kind, job_.training, *job_.efficiency / scale, micro_batch_, tensor)
+               : estimated_row(gpu, kind, job_.training, roofline, micro_batch_, tensor,
+                               job_.parallelism.sequence_parallel);
+  };
+  Times times;
+  try {
+    for (const Layer& kind : kinds_.kinds) {
+      ProfiledTime time;
+      if (profile) {
+        time = profiled_time(*profile, kind.name, micro_batch_, tensor);
+        if (time.scaled_from && !job_.efficiency && can_estimate(gpu, job_.training))
+          scale_by_roofline(time, gpu, kind, tensor, estimated);
+        if (time.extrapolated) times.extrapolated.push_back(kind.name);
+        if (is_beyond_peak(gpu, kind, micro_batch_, tensor, time.forward_s + time.backward_s))
+          times.beyond_peak.push_back(kind.name);
+        time.forward_s *= scale;
+        time.backward_s *= scale;
+        if (time.update_s) *time.update_s *= scale;
+        times.includes_all_reduces = times.includes_all_reduces || time.includes_all_reduces;
+        times.has_unknown_updates = times.has_unknown_updates || (kind.parameters > 0 && !time.update_s);
+      } else {
+        const ProfileRow row = row_of(kind);
+        time = {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s};
+      }
+      const double recompute_s = time.forward_s * recomputed_share(kind, recomputation_);
+      const double update = time.update_s.value_or(0);
+      times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update,
+                               update * tied_share(kind), time.backward_s * weight_gradient_share(kind)});
+    }
+  } catch (const Error& error) {
+    times.error = error.what();
+  }
+  return times;
+}
+
+const LayerTimes::Times& LayerTimes::times_of(int device, int tensor) const {
+  const auto degree = std::find(tensor_degrees_.begin(), tensor_degrees_.end(), tensor);
+  DTFM_ASSERT(degree != tensor_degrees_.end());
+  const int gpu = topology_.devices[at(device)].gpu;
+  return times_[at(gpu)][static_cast<std::size_t>(degree - tensor_degrees_.begin())];
+}
+
+bool LayerTimes::includes_all_reduces(int device, int tensor) const {
+  return topology_.devices[at(device)].gpu >= 0 && times_of(device, tensor).includes_all_reduces;
+}
+
+LayerTime LayerTimes::of(int layer, int device, int tensor) const {
+  const Device& it = topology_.devices[at(device)];
+  if (it.gpu < 0)
+    throw Error("", fmt::format("the speed of device {} is unknown: it has no `gpu` in the topology", it.id));
+  const Times& times = times_of(device, tensor);
+  if (!times.error.empty()) throw Error("", fmt::format("device {}: {}", it.id, times.error));
+  LayerTime sum;
+  for (const int kind : kinds_.kinds_of_layer[at(layer)]) {
+    const LayerTime& time = times.by_kind[at(kind)];
+    sum.forward_s += time.forward_s / it.speed;
+    sum.backward_s += time.backward_s / it.speed;
+    sum.update_s += time.update_s / it.speed;
+    sum.tied_update_s += time.tied_update_s / it.speed;
+    sum.weight_gradient_s += time.weight_gradient_s / it.speed;
+  }
+  return sum;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,78 @@
+// Seconds that a layer of the job takes on a device. Only LayerTimes turns profiles and estimates into times.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/model/layer_profile.hpp"
+#include "core/plan/problem.hpp"
+
+namespace dtfm {
+
+/// Forward and backward per micro-batch; update per iteration.
+struct LayerTime {
+  double forward_s = 0, backward_s = 0, update_s = 0;  // backward includes recomputation
+  /// Part of `update_s` for a copy of the first layer's parameters; a stage with the first layer has no such
+  /// copy.
+  double tied_update_s = 0;
+  /// Part of `backward_s` for the gradients of the parameters.
+  double weight_gradient_s = 0;
+};
+
+/// Returns whether the GPU would exceed its highest peak if forward and backward of a micro-batch on one of
+/// `tensor` devices took `seconds`: the measurement is then incomplete or of another layer.
+bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
+
+/// The job's profile of this GPU; nullptr if there is none.
+const LayerProfile* profile_of(const Job& job, const Gpu& gpu);
+
+/// Layer times with the micro-batch and the recomputation of an execution, for every GPU of the topology:
+/// from the job's profile of it, else an estimate (by the job's `efficiency`, else by the roofline). All are
+/// multiplied by the calibrated compute scale, but the time to launch kernels by the launch scale.
+class LayerTimes {
+ public:
+  /// `tensor_degrees` are the degrees that will be requested. `problem` must outlive this. Throws Error for a
+  /// profile with another precision or of a transformer with other sizes, or one that cannot distinguish the
+  /// layers.
+  LayerTimes(const Problem& problem, const ExecutionConfig& execution, std::vector<int> tensor_degrees);
+
+  /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `tensor`
+  /// devices that share it. The backward includes what recomputation repeats of the forward. Throws Error if
+  /// the time cannot be determined: no GPU given, neither a profile of it nor a peak, or a profile without
+  /// the layer.
+  LayerTime of(int layer, int device, int tensor) const;
+  /// Whether the times of `tensor` devices like this one contain the all-reduces between them.
+  bool includes_all_reduces(int device, int tensor) const;
+
+  /// Returns notes on the reliability of times on these devices: GPUs with neither profile nor efficiency,
+  /// profiles that may be of another model, times outside of the measured range or faster than the GPU's peak
+  /// allows, optimizer steps that are unknown or of another optimizer, and tensor degrees that no trainer
+  /// supports.
+  std::vector<std::string> notes(std::span<const int> devices) const;
+
+ private:
+  /// Times of all layers on one GPU at one tensor degree; an empty list and the reason in `error` if they
+  /// cannot be determined.
+  struct Times {
+    std::vector<LayerTime> by_kind;
+    std::vector<std::string> extrapolated, beyond_peak;  // names of kinds
+    bool includes_all_reduces = false;
+    bool has_unknown_updates = false;  // for layers with parameters; unknown updates count as 0
+    std::string error;
+  };
+  void scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Layer& kind, int tensor,
+                         const RooflineConstants& estimated) const;
+  Times gpu_times(const Gpu& gpu, int tensor, const Problem& problem) const;
+  const Times& times_of(int device, int tensor) const;
+
+  const Job& job_;
+  int micro_batch_;
+  Recomputation recomputation_;
+  const Topology& topology_;
+  LayerKinds kinds_;
+  std::vector<int> tensor_degrees_;
+  std::vector<std::vector<Times>> times_;  // [GPU][index of the tensor degree]
+};
+
+}  // namespace dtfm

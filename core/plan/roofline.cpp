@@ -1,0 +1,97 @@
+#include "core/plan/roofline.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/plan/model_state.hpp"
+
+namespace dtfm {
+namespace {
+
+/// What one of `tensor` devices computes and moves for one kind of layer, per micro-batch.
+struct Work {
+  double forward_flops = 0, backward_flops = 0, bytes = 0, state_bytes = 0;
+};
+
+Work work_of(const Layer& kind, const Training& training, int micro_batch, int tensor,
+             bool sequence_parallel) {
+  const double share = static_cast<double>(micro_batch) / tensor;
+  const double parameters = kind.parameters / tensor;
+  const bool computes = kind.forward.value() > 0;
+  const Bytes activations = with_activations_of_device(kind, tensor, sequence_parallel).activation_memory;
+  return {kind.forward.value() * share, kind.backward.value() * share,
+          activations.value() * micro_batch + (computes ? parameters * bytes_per_element(training) : 0),
+          parameters * parameter_bytes(training).resident};
+}
+
+double require_peak(const Gpu& gpu, const Training& training) {
+  const auto peak = peak_of(gpu, training.precision);
+  if (!peak)
+    throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no {}",
+                                gpu.name, traits(training.precision).peak_keys));
+  return peak->value();
+}
+
+}  // namespace
+
+std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision) {
+  return traits(precision).peak(gpu);
+}
+
+bool can_estimate(const Gpu& gpu, const Training& training) {
+  return gpu.memory_bandwidth && peak_of(gpu, training.precision);
+}
+
+ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
+                         const RooflineConstants& roofline, int micro_batch, int tensor,
+                         bool sequence_parallel) {
+  const double peak = require_peak(gpu, training);
+  if (!gpu.memory_bandwidth)
+    throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no "
+                                "`memory_bandwidth`",
+                                gpu.name));
+  const Work work = work_of(kind, training, micro_batch, tensor, sequence_parallel);
+  const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte,
+               traffic_s = work.bytes / bytes_per_second;
+  // Embedding and head have few kernels.
+  const double launch_s = work.forward_flops > 0 && kind.head.value() == 0 ? roofline.launch_s : 0;
+  const auto pass_s = [&](double flops, double memory) {
+    return std::max(roofline.compute * flops / peak + memory * traffic_s, launch_s);
+  };
+  const double forward = pass_s(work.forward_flops, roofline.memory_forward);
+  const double memory_backward = kind.head.value() > 0 ? roofline.memory_forward : roofline.memory_backward;
+  const double backward = pass_s(work.backward_flops, memory_backward);
+  const double update = roofline.update * work.state_bytes / bytes_per_second;
+  return {kind.name, micro_batch, tensor, {forward}, {backward}, Timing{update}, {}, {}};
+}
+
+ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
+                        int micro_batch, int tensor) {
+  const Work work = work_of(kind, training, micro_batch, tensor, true);
+  const double rate = require_peak(gpu, training) * efficiency;
+  return {kind.name, micro_batch, tensor, {work.forward_flops / rate}, {work.backward_flops / rate},
+          {},        {},          {}};
+}
+
+LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& roofline,
+                               std::span<const int> micro_batches, std::span<const int> tensor_degrees) {
+  LayerProfile profile;
+  profile.gpu = gpu.name;
+  profile.source = LayerProfile::Source::estimated;
+  profile.derivation =
+      "roofline: peak and memory bandwidth of the data sheet, efficiencies of configs/roofline.yaml";
+  if (!job.parallelism.sequence_parallel) profile.derivation += ", without sequence parallelism";
+  profile.precision = job.training.precision;
+  profile.model = job.name;
+  if (const auto* shape = std::get_if<Transformer>(&job.model)) profile.shape = *shape;
+  for (const Layer& kind : layer_kinds(job.model, bytes_per_element(job.training)).kinds)
+    for (const int tensor : tensor_degrees)
+      for (const int micro_batch : micro_batches)
+        profile.rows.push_back(estimated_row(gpu, kind, job.training, roofline.of(job.training), micro_batch,
+                                             tensor, job.parallelism.sequence_parallel));
+  return profile;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,40 @@
+#include "core/plan/sharing_replicas.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/base/index.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Schedules with several stages per device are refused (check_optimizer_sharding), so the layers of a stage
+/// are those that its devices hold. The devices of a stage may be in several sites.
+int smallest_site_share(const Topology& topology, const Plan& plan) {
+  int least = static_cast<int>(plan.pipelines.size());
+  const int layers = plan.pipelines.front().stages.back().layers.second;
+  std::vector<std::size_t> stage(plan.pipelines.size());  // that holds the layer
+  for (int layer = 0; layer < layers; ++layer) {
+    std::map<std::pair<std::size_t, int>, int> replicas;  // by position in the stage, and site
+    for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+      const std::vector<Stage>& stages = plan.pipelines[i].stages;
+      while (stages[stage[i]].layers.second <= layer) ++stage[i];
+      const std::vector<int>& devices = stages[stage[i]].devices;
+      for (std::size_t k = 0; k < devices.size(); ++k) ++replicas[{k, topology.devices[at(devices[k])].site}];
+    }
+    for (const auto& [place, count] : replicas) least = std::min(least, count);
+  }
+  return least;
+}
+
+}  // namespace
+
+int sharing_replicas(const Topology& topology, const Plan& plan) {
+  if (!traits(plan.execution.optimizer_sharding).optimizer) return 1;
+  return plan.execution.gradient_sync == GradientSync::hierarchical ? smallest_site_share(topology, plan)
+                                                                    : static_cast<int>(plan.pipelines.size());
+}
+
+}  // namespace dtfm

@@ -1,0 +1,236 @@
+#include "core/plan/target.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/error.hpp"
+#include "core/plan/job.hpp"
+#include "core/base/kind_table.hpp"
+
+namespace dtfm {
+namespace {
+
+// docs/targets.md says which of these facts were read in sources, and which are assumed.
+
+// python/dtfm_runtime: pipeline.py, sync.py.
+constexpr std::array pytorch_schedules = {Schedule::one_f_one_b,          Schedule::gpipe,
+                                          Schedule::interleaved,          Schedule::zero_bubble_h1,
+                                          Schedule::one_f_one_b_blocking, Schedule::interleaved_blocking};
+constexpr std::array pytorch_syncs = {GradientSync::ring, GradientSync::sharded_ps, GradientSync::central_ps,
+                                      GradientSync::tree, GradientSync::hierarchical};
+constexpr std::array only_8_bit = {CompressionMethod::quantize_8_bit};
+
+// Megatron-LM (core/pipeline_parallel/p2p_communication.py) and DeepSpeed (runtime/pipe/engine.py) wait for
+// their sends before they compute on. torch.distributed.pipelining is assumed to do so, except with GPipe.
+constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Schedule::interleaved};
+constexpr std::array torch_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
+                                        Schedule::interleaved_blocking};
+constexpr std::array blocking_1f1b = {Schedule::one_f_one_b_blocking};
+constexpr std::array only_1f1b = {Schedule::one_f_one_b};
+constexpr std::array only_gpipe = {Schedule::gpipe};
+
+// NCCL's rings follow the ranks of a group, host by host. DT-FM: data_parallel/dist_dp_utils.py.
+constexpr std::array only_ring = {GradientSync::ring};
+constexpr std::array dtfm_syncs = {GradientSync::ring, GradientSync::sharded_ps, GradientSync::central_ps};
+
+constexpr std::array only_stage_major = {RankOrder::stage_major};
+constexpr std::array only_pipeline_major = {RankOrder::pipeline_major};
+constexpr std::array stage_major_first = {RankOrder::stage_major, RankOrder::pipeline_major};
+constexpr std::array pipeline_major_first = {RankOrder::pipeline_major, RankOrder::stage_major};
+
+constexpr std::array all_recomputations = {Recomputation::none, Recomputation::selective,
+                                           Recomputation::full};
+constexpr std::array none_or_full = {Recomputation::none, Recomputation::full};
+constexpr std::array only_full = {Recomputation::full};
+
+// Megatron-LM: --use-distributed-optimizer. DeepSpeed's pipelines: zero_optimization.stage 1. Both assumed.
+constexpr std::array no_sharding = {OptimizerSharding::none};
+constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding::zero1};
+
+/// 20 bytes per parameter in fp16, 18 in bf16 with fp32 gradients (docs/user-guide/features/
+/// dist_optimizer.md).
+std::optional<Optimizer> megatron_adam(Precision precision) {
+  switch (precision) {
+    case Precision::fp16:
+      return Optimizer::adam_20;
+    case Precision::bf16:
+      return Optimizer::adam_18;
+    case Precision::tf32:
+    case Precision::fp32:
+      break;
+  }
+  return Optimizer::adam_16;
+}
+
+/// Weights, gradients and moments in fp32, and in bf16 a copy of the weights to compute with.
+std::optional<Optimizer> torchtitan_adam(Precision precision) {
+  return precision == Precision::bf16 ? Optimizer::adam_18 : Optimizer::adam_16;
+}
+
+/// The accounting of ZeRO, with gradients in the precision of the training.
+std::optional<Optimizer> zero_adam(Precision) {
+  return Optimizer::adam_16;
+}
+
+/// SGD with the fp32 copy of the weights on the host (utils/dist_args_utils.py: --use-offload).
+std::optional<Optimizer> dtfm_optimizer(Precision) {
+  return Optimizer::host_offload;
+}
+
+std::optional<Optimizer> as_the_job_says(Precision) {
+  return std::nullopt;
+}
+
+constexpr TargetTraits torchtitan_row(Target kind, std::string_view name) {
+  return {.kind = kind,
+          .name = name,
+          .schedules = torch_schedules,
+          .gradient_syncs = only_ring,
+          .recomputations = none_or_full,
+          .orders = only_stage_major,
+          .optimizer_shardings = no_sharding,
+          .adam = torchtitan_adam,
+          .flushes = FlushSupport::equal_rounds,
+          .overlap = OverlapSupport::always,
+          .sequence_parallel = true};
+}
+
+constexpr TargetTraits deepspeed_row(Target kind, std::string_view name, LayerCuts cuts) {
+  return {.kind = kind,
+          .name = name,
+          .schedules = blocking_1f1b,
+          .gradient_syncs = only_ring,
+          .recomputations = none_or_full,
+          .orders = only_stage_major,
+          .optimizer_shardings = none_or_zero1,
+          .adam = zero_adam,
+          .cuts = cuts,
+          .transformers_only = false,
+          .tied_embedding_sync = true,
+          .scatter_gather = true};
+}
+
+constexpr auto targets = std::to_array<TargetTraits>({
+    {.kind = Target::pytorch,
+     .name = "pytorch",
+     .schedules = pytorch_schedules,
+     .gradient_syncs = pytorch_syncs,
+     .recomputations = none_or_full,
+     .orders = stage_major_first,
+     .optimizer_shardings = none_or_zero1,
+     .compressions = only_8_bit,
+     .adam = zero_adam,
+     .transformers_only = false,
+     .uniform_pipelines = false,
+     .tensor_parallelism = false,
+     .flushes = FlushSupport::any,
+     .overlap = OverlapSupport::optional,
+     .tied_embedding_sync = true,
+     .iteration_barrier = false,
+     .nccl_chooses_all_reduce = false},
+    {.kind = Target::megatron,
+     .name = "megatron",
+     .schedules = megatron_schedules,
+     .gradient_syncs = only_ring,
+     .recomputations = all_recomputations,
+     .orders = stage_major_first,
+     .optimizer_shardings = none_or_zero1,
+     .adam = megatron_adam,
+     .cuts = LayerCuts::any,
+     .min_interleaved_stages = 3,
+     .overlap = OverlapSupport::optional,
+     .tied_embedding_sync = true},
+    torchtitan_row(Target::torchtitan, "torchtitan"),
+    torchtitan_row(Target::torchtitan_py, "torchtitan-py"),
+    deepspeed_row(Target::deepspeed, "deepspeed", LayerCuts::uniform),
+    deepspeed_row(Target::deepspeed_py, "deepspeed-py", LayerCuts::nonempty),
+    {.kind = Target::dtfm,
+     .name = "dtfm",
+     .schedules = only_gpipe,
+     .gradient_syncs = dtfm_syncs,
+     .recomputations = only_full,
+     .orders = only_pipeline_major,
+     .optimizer_shardings = no_sharding,
+     .adam = dtfm_optimizer,
+     .min_stages = 2,
+     .tensor_parallelism = false,
+     .flushes = FlushSupport::equal_rounds},
+    {.kind = Target::flashflex,
+     .name = "flashflex",
+     .schedules = blocking_1f1b,
+     .gradient_syncs = only_ring,
+     .recomputations = none_or_full,
+     .orders = only_pipeline_major,
+     .optimizer_shardings = no_sharding,
+     .adam = as_the_job_says,
+     .uniform_pipelines = false},
+    {.kind = Target::varuna,
+     .name = "varuna",
+     .schedules = only_1f1b,
+     .gradient_syncs = only_ring,
+     .recomputations = only_full,
+     .orders = pipeline_major_first,
+     .optimizer_shardings = no_sharding,
+     .adam = as_the_job_says,
+     .cuts = LayerCuts::equal,
+     .transformers_only = false,
+     .tensor_parallelism = false,
+     .tied_embedding_sync = true},
+});
+static_assert(has_row_for_each(targets, Target::varuna));
+
+}  // namespace
+
+std::span<const TargetTraits> target_table() {
+  return targets;
+}
+
+const TargetTraits& traits(Target target) {
+  return row_of(targets, target);
+}
+
+std::string_view name_of(Target target) {
+  return traits(target).name;
+}
+
+std::string_view rank_order_name(RankOrder order) {
+  return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
+}
+
+bool is_choice(const Job& job, Schedule schedule) {
+  return job.target ? has(traits(*job.target).schedules, schedule) : traits(schedule).is_candidate;
+}
+
+bool is_choice(const Job& job, GradientSync sync) {
+  return job.target ? has(traits(*job.target).gradient_syncs, sync) : traits(sync).is_candidate;
+}
+
+bool is_choice(const Job& job, Recomputation recomputation) {
+  return !job.target || has(traits(*job.target).recomputations, recomputation);
+}
+
+bool is_choice(const Job& job, OptimizerSharding sharding) {
+  return !job.target || has(traits(*job.target).optimizer_shardings, sharding);
+}
+
+Schedule first_schedule(const Job& job) {
+  return job.target ? traits(*job.target).schedules.front() : Schedule::one_f_one_b;
+}
+
+int min_stages(const Job& job) {
+  if (!job.target) return 1;
+  const TargetTraits& target = traits(*job.target);
+  return traits(job.execution.schedule).has_chunks
+             ? std::max(target.min_stages, target.min_interleaved_stages)
+             : target.min_stages;
+}
+
+bool requires_single_devices(const Job& job) {
+  return traits(job.execution.optimizer_sharding).gradients;
+}
+
+bool requires_equal_stages(const Job& job) {
+  return job.target && traits(*job.target).cuts >= LayerCuts::uniform;
+}
+
+}  // namespace dtfm

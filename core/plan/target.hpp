@@ -1,0 +1,113 @@
+// The trainers for which plans are made, and what each of them runs (docs/targets.md gives the sources). A
+// trainer is one value of the enum and one row of the table in target.cpp.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "core/plan/compression_preset.hpp"
+#include "core/plan/gradient_sync.hpp"
+#include "core/model/optimizer.hpp"
+#include "core/plan/optimizer_sharding.hpp"
+#include "core/model/precision.hpp"
+#include "core/model/recomputation.hpp"
+#include "core/schedule/schedule.hpp"
+
+namespace dtfm {
+
+struct Job;
+
+enum class Target : unsigned char {
+  pytorch,  // the runtime of this project (python/)
+  megatron,
+  torchtitan,
+  torchtitan_py,
+  deepspeed,
+  deepspeed_py,
+  dtfm,
+  flashflex,
+  varuna
+};
+
+/// The numbers of layers that the stages of a pipeline may have.
+enum class LayerCuts : unsigned char {
+  any,       // also none
+  nonempty,  // at least one
+  uniform,   // DeepSpeed's partition_method: equal numbers, with a remainder in the first stages
+  equal      // the same in all stages
+};
+
+/// Whether a pipeline can be flushed within an iteration.
+enum class FlushSupport : unsigned char {
+  never,
+  equal_rounds,  // the flushes divide the iteration into equal rounds
+  any
+};
+
+/// Whether gradients are synchronized layer by layer during the backward pass.
+enum class OverlapSupport : unsigned char { never, optional, always };
+
+/// The two orders in which trainers number their workers. The rank of tensor-parallel shard t (of T), replica
+/// d (of D) and stage p (of P) is:
+///   stage_major     t + T (d + D p): the default of Megatron-LM, DeepSpeed, torchtitan
+///   pipeline_major  t + T (p + P d): DT-FM, Megatron-LM with --use-tp-pp-dp-mapping, FlashFlex, Varuna
+enum class RankOrder : unsigned char { stage_major, pipeline_major };
+
+/// The name used on the command line, such as "stage-major".
+std::string_view rank_order_name(RankOrder order);
+
+struct TargetTraits {
+  Target kind = {};
+  std::string_view name = {};
+  // What it can run. The first is what plans with other settings get.
+  std::span<const Schedule> schedules = {};
+  std::span<const GradientSync> gradient_syncs = {};
+  std::span<const Recomputation> recomputations = {};
+  std::span<const RankOrder> orders = {};
+  std::span<const OptimizerSharding> optimizer_shardings = {};
+  std::span<const CompressionMethod> compressions = {};  // besides none
+  /// What it holds and sends for each parameter if a job trains with Adam. Empty: as the job says.
+  std::optional<Optimizer> (*adam)(Precision) = nullptr;
+  LayerCuts cuts = LayerCuts::nonempty;
+  int min_stages = 1, min_interleaved_stages = 1;
+  bool transformers_only = true;
+  bool uniform_pipelines = true;  // all pipelines have the same layers, micro-batches and tensor degree
+  bool tensor_parallelism = true;
+  FlushSupport flushes = FlushSupport::never;
+  OverlapSupport overlap = OverlapSupport::never;
+  bool tied_embedding_sync = false;            // as in ExecutionConfig
+  bool iteration_barrier = true;               // as in ExecutionConfig; with fp16 always
+  std::optional<bool> sequence_parallel = {};  // empty: as the job says
+  bool scatter_gather = false;                 // supports Parallelism::scatter_gather
+  bool nccl_chooses_all_reduce = true;         // NCCL picks the algorithm of gradient all-reduces
+};
+
+/// Whether a target runs a schedule, gradient synchronization or recomputation.
+template <class Kind>
+bool has(std::span<const Kind> kinds, Kind kind) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+/// A row for each value, in the order of the enum.
+std::span<const TargetTraits> target_table();
+const TargetTraits& traits(Target target);
+std::string_view name_of(Target target);
+
+// What the planner may choose for a job: what its target runs, or without a target all candidates.
+
+bool is_choice(const Job& job, Schedule schedule);
+bool is_choice(const Job& job, GradientSync sync);
+bool is_choice(const Job& job, Recomputation recomputation);
+bool is_choice(const Job& job, OptimizerSharding sharding);
+/// The schedule with which a search begins if the job leaves it open; it has no chunks.
+Schedule first_schedule(const Job& job);
+/// The smallest number of stages with the job's schedule.
+int min_stages(const Job& job);
+/// Whether every pipeline is a single stage on a single device, because of the job's optimizer sharding.
+bool requires_single_devices(const Job& job);
+/// Whether the search must give all stages of a pipeline equally many layers.
+bool requires_equal_stages(const Job& job);
+
+}  // namespace dtfm

@@ -1,0 +1,213 @@
+#include "core/plan/target_requirements.hpp"
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/index.hpp"
+
+namespace dtfm {
+namespace {
+
+std::vector<int> layers_per_stage(const Pipeline& pipeline) {
+  std::vector<int> counts;
+  for (const Stage& stage : pipeline.stages) counts.push_back(stage.layers.second - stage.layers.first);
+  return counts;
+}
+
+class Requirements {
+ public:
+  Requirements(const TargetTraits& target, const Plan& plan, const Job& job)
+      : target_(target), plan_(plan), job_(job), first_(plan.pipelines.front()) {}
+
+  void check() const {
+    check_model();
+    if (!target_.tensor_parallelism) check_no_tensor_parallelism();
+    check_chunks();
+    if (target_.uniform_pipelines) check_uniform_pipelines();
+    check_batch();
+    check_depth();
+    check_cuts();
+    if (target_.flushes == FlushSupport::equal_rounds) check_flushes();
+    check_heads();
+  }
+
+ private:
+  [[noreturn]] void reject(const std::string& what) const {
+    throw NotRunnable(fmt::format("{}: {}", target_.name, what));
+  }
+
+  /// The fix where the target requires uniform pipelines.
+  std::string heterogeneous_fix() const {
+    return fmt::format("use --to pytorch, or plan with --target {}", target_.name);
+  }
+
+  template <class Visit>
+  void for_each_other_pipeline(const Visit& visit) const {
+    for (std::size_t p = 1; p < plan_.pipelines.size(); ++p) visit(p, plan_.pipelines[p]);
+  }
+
+  /// Calls visit(s, stage) for each stage s of each pipeline.
+  template <class Visit>
+  void for_each_stage(const Visit& visit) const {
+    for (const Pipeline& pipeline : plan_.pipelines)
+      for (std::size_t s = 0; s < pipeline.stages.size(); ++s) visit(s, pipeline.stages[s]);
+  }
+
+  bool has_chunks() const { return traits(plan_.execution.schedule).has_chunks; }
+
+  void check_model() const {
+    if (target_.transformers_only && !std::holds_alternative<Transformer>(job_.model))
+      reject(
+          fmt::format("the model is a chain of layers, but {} trains transformers; use --to torchrun and "
+                      "rank_table.json with your own trainer",
+                      target_.name));
+  }
+
+  void check_no_tensor_parallelism() const {
+    for_each_stage([&](std::size_t s, const Stage& stage) {
+      if (stage.devices.size() > 1)
+        reject(fmt::format("stage {} uses tp={}; {} has no tensor parallelism; plan with --tensor 1", s,
+                           stage.devices.size(), target_.name));
+    });
+  }
+
+  void check_chunks() const {
+    if (!has_chunks()) return;
+    if (std::none_of(target_.schedules.begin(), target_.schedules.end(),
+                     [](Schedule it) { return traits(it).has_chunks; }))
+      reject(fmt::format("schedule {} with {} chunks per device; {} supports one; plan with --target {}",
+                         name_of(plan_.execution.schedule), plan_.execution.chunks.value_or(1), target_.name,
+                         target_.name));
+  }
+
+  void check_uniform_pipelines() const {
+    for_each_other_pipeline([&](std::size_t p, const Pipeline& pipeline) {
+      const std::size_t depth = first_.stages.size();
+      if (pipeline.stages.size() != depth)
+        reject(
+            fmt::format("pipelines 0 and {} have {} and {} stages, so that stage 0 has {} replicas and "
+                        "stage {} fewer; {} needs the same data-parallel degree in every stage; {}",
+                        p, depth, pipeline.stages.size(), plan_.pipelines.size(),
+                        stage_groups(plan_).size() - 1, target_.name, heterogeneous_fix()));
+      if (layers_per_stage(pipeline) != layers_per_stage(first_))
+        reject(
+            fmt::format("pipelines 0 and {} split layers differently ({} vs {}); {} has one layout for "
+                        "all replicas; {}",
+                        p, format_split(first_), format_split(pipeline), target_.name, heterogeneous_fix()));
+      if (pipeline.micro_batches != first_.micro_batches)
+        reject(
+            fmt::format("pipelines 0 and {} have {} and {} micro-batches; {} derives one count from the "
+                        "global batch; {}",
+                        p, first_.micro_batches, pipeline.micro_batches, target_.name, heterogeneous_fix()));
+    });
+    const std::size_t degree = first_.stages.front().devices.size();
+    for_each_stage([&](std::size_t s, const Stage& stage) {
+      if (stage.devices.size() != degree)
+        reject(fmt::format("stage {} uses tp={}, stage 0 tp={}; {} has one tensor-parallel size; {}", s,
+                           stage.devices.size(), degree, target_.name, heterogeneous_fix()));
+    });
+  }
+
+  void check_batch() const {
+    const int global_batch = job_.training.global_batch, micro_batch = plan_.execution.micro_batch;
+    const auto replicas = static_cast<long long>(plan_.pipelines.size());
+    if (target_.uniform_pipelines && global_batch % (micro_batch * replicas) != 0)
+      reject(
+          fmt::format("global batch {} is not a multiple of micro-batch {} x dp {}; plan with another "
+                      "--batch or --data",
+                      global_batch, micro_batch, replicas));
+    for (const Pipeline& pipeline : plan_.pipelines)
+      if (pipeline.micro_batches == 0)
+        reject(
+            fmt::format("a pipeline has no micro-batches; {} needs some in each; plan with a larger --batch",
+                        target_.name));
+    if (const long long all = total_micro_batches(plan_); all * micro_batch != global_batch)
+      reject(
+          fmt::format("{} micro-batches of {} do not make up the job's global batch {}; plan again for "
+                      "this job",
+                      all, micro_batch, global_batch));
+  }
+
+  void check_depth() const {
+    const int stages = min_depth(plan_);
+    if (stages < target_.min_stages)
+      reject(fmt::format("pipelines have {} {}; {} needs at least {}; plan with --target {}", stages,
+                         stages == 1 ? "stage" : "stages", target_.name, target_.min_stages, target_.name));
+    if (!has_chunks()) return;
+    if (stages < target_.min_interleaved_stages)
+      reject(fmt::format("schedule {} over {} stages; {} needs at least {}; plan with schedule 1f1b",
+                         name_of(plan_.execution.schedule), stages, target_.name,
+                         target_.min_interleaved_stages));
+    for (const Pipeline& pipeline : plan_.pipelines)
+      if (at(pipeline.micro_batches) % pipeline.stages.size() != 0)
+        reject(fmt::format(
+            "schedule {} with {} micro-batches over {} stages; {} needs a multiple; plan with "
+            "schedule 1f1b, or another --batch",
+            name_of(plan_.execution.schedule), pipeline.micro_batches, pipeline.stages.size(), target_.name));
+  }
+
+  void check_cuts() const {
+    if (target_.cuts != LayerCuts::any)
+      for_each_stage([&](std::size_t s, const Stage& stage) {
+        if (stage.layers.first == stage.layers.second)
+          reject(
+              fmt::format("stage {} has no layers ({}); {} needs at least one in every stage; use --to "
+                          "megatron, or plan with fewer stages",
+                          s, format_split(first_), target_.name));
+      });
+    if (target_.cuts != LayerCuts::uniform && target_.cuts != LayerCuts::equal) return;
+    const std::vector<int> counts = layers_per_stage(first_);
+    const int layers = layer_count(job_.model), stages = static_cast<int>(counts.size());
+    std::vector<int> uniform(counts.size(), layers / stages);
+    for (int i = 0; i < layers % stages; ++i) ++uniform[at(i)];
+    if (target_.cuts == LayerCuts::uniform && counts != uniform)
+      reject(
+          fmt::format("partition_method cannot produce {} (uniform gives {}); use --to deepspeed-py, or plan "
+                      "with --target {}",
+                      format_split(first_), fmt::join(uniform, "/"), target_.name));
+    if (target_.cuts == LayerCuts::equal && (layers % stages != 0 || counts != uniform))
+      reject(fmt::format("stages have {} layers; {} splits a model into equal stages; plan with --target {}",
+                         format_split(first_), target_.name, target_.name));
+  }
+
+  void check_flushes() const {
+    const int all = first_.micro_batches, flush = plan_.execution.flush.value_or(all);
+    if (flush < all && all % flush != 0)
+      reject(
+          fmt::format("pipelines flush every {} of {} micro-batches; {} accumulates gradients in equal "
+                      "rounds; plan with a flush that divides {}, or with --target {}",
+                      flush, all, target_.name, all, target_.name));
+  }
+
+  void check_heads() const {
+    const auto* transformer = std::get_if<Transformer>(&job_.model);
+    if (!transformer) return;
+    for_each_stage([&](std::size_t, const Stage& stage) {
+      if (transformer->heads % static_cast<int>(stage.devices.size()) != 0)
+        reject(fmt::format("{} heads are not a multiple of tp={}; plan with another --tensor",
+                           transformer->heads, stage.devices.size()));
+    });
+  }
+
+  const TargetTraits& target_;
+  const Plan& plan_;
+  const Job& job_;
+  const Pipeline& first_;
+};
+
+}  // namespace
+
+std::string format_split(const Pipeline& pipeline) {
+  return fmt::format("{}", fmt::join(layers_per_stage(pipeline), "/"));
+}
+
+void check_runnable(const TargetTraits& target, const Plan& plan, const Job& job) {
+  DTFM_ASSERT(!plan.pipelines.empty());
+  Requirements(target, plan, job).check();
+}
+
+}  // namespace dtfm

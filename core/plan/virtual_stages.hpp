@@ -1,0 +1,26 @@
+// Layers of devices with several virtual stages. Under schedule `interleaved`, the layers [a, b) of a stage
+// in a plan give only the number of its layers: its devices compute that many layers in `chunks` parts, with
+// parts of the other stages in between (Narayanan et al., arXiv 2104.04473, section 2.2). The order of the
+// stages determines which layers these are.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+
+namespace dtfm {
+
+/// Virtual stages per device under the job's schedule: 1, except for `interleaved`.
+int stage_chunks(const Job& job);
+
+/// Layers of each virtual stage of a pipeline, in the order in which micro-batches pass them: with `stages`
+/// stages, element i is part i / stages of stage i % stages. Throws Error if a stage has fewer layers than
+/// chunks.
+std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, int chunks);
+
+/// The same layers by stage of the plan: one range per chunk, in order. Throws Error in the same cases.
+std::vector<std::vector<std::pair<int, int>>> layers_by_stage(const Pipeline& pipeline, int chunks);
+
+}  // namespace dtfm

@@ -1,0 +1,270 @@
+#include "planner/io/plan_document.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/index.hpp"
+#include "core/io/writers/plan_json.hpp"
+#include "core/io/writers/rate_keys.hpp"
+
+namespace dtfm::io {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// JSON cannot represent infinity, so it becomes null.
+ordered_json finite_or_null(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+}
+
+ordered_json memory_json(const cost::DeviceMemory& memory, const Topology& topology) {
+  return {{"device", topology.devices[at(memory.device)].id},
+          {"needed_bytes", std::ceil(memory.needed)},
+          {"capacity_bytes", memory.capacity}};
+}
+
+void add_iteration(const api::PlanEstimate& estimate, const Topology& topology, ModelInput input,
+                   ordered_json& json) {
+  json["iteration_time_s"] = estimate.iteration_s;
+  json[rate_key(input)] = estimate.tokens_per_s;
+  json["model_flops_per_s"] = estimate.model_flops_per_s;
+  json[cost_key(input)] = nullptr;
+  if (const auto& usd = estimate.usd_per_million_tokens) {
+    json[cost_key(input)] = *usd;
+    json["cost_parts"] = {{"devices", *usd - estimate.egress_usd_per_million_tokens},
+                          {"egress", estimate.egress_usd_per_million_tokens}};
+  }
+  json["breakdown"] = ordered_json::object();
+  for (const auto& [name, seconds] : estimate.breakdown()) json["breakdown"][name] = seconds;
+  json["memory"] = ordered_json::array();
+  for (const cost::DeviceMemory& it : estimate.memory) json["memory"].push_back(memory_json(it, topology));
+}
+
+ordered_json simulated_json(const std::vector<api::SimulatedTimes>& scenarios) {
+  ordered_json json = ordered_json::object();
+  for (const api::SimulatedTimes& times : scenarios)
+    json[times.scenario] = {{"mean_s", finite_or_null(times.mean_s)},
+                            {"p95_s", finite_or_null(times.p95_s)},
+                            {"max_s", finite_or_null(times.max_s)}};
+  return json;
+}
+
+ordered_json finalist_json(const PlanRecord::Finalist& finalist, bool is_warm_start) {
+  const search::PlanCandidate& it = finalist.candidate;
+  ordered_json json = {{"pipeline", it.shape().stages},
+                       {"data", it.shape().replicas},
+                       {"tensor", it.plan.tensor},
+                       {"devices", pipeline_major(it.plan).size()},
+                       {"iteration_time_s", it.iteration_s}};
+  if (is_warm_start) json["migration_s"] = it.migration.seconds;
+  json["simulated"] = simulated_json(finalist.simulated);
+  for (std::size_t i = 0; i < finalist.sensitivity.size(); ++i)
+    json["sensitivity"][api::perturbation_table[i].key] = finalist.sensitivity[i];
+  return json;
+}
+
+ordered_json finalists_json(const PlanRecord& record) {
+  ordered_json json = ordered_json::array();
+  const std::vector<ordered_json> decisions = differing_decisions(record.finalists);
+  for (std::size_t i = 0; i < decisions.size(); ++i) {
+    json.push_back(finalist_json(record.finalists[i], record.warm_start.has_value()));
+    if (!decisions[i].empty()) json.back()["decisions"] = decisions[i];
+  }
+  return json;
+}
+
+ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? finite_or_null(*value) : ordered_json(nullptr);
+}
+
+ordered_json advice_json(const PlanRecord::Advice& advice) {
+  return {{"plan", finalist_json(advice.plan, false)},
+          {"decisions", advice.decisions},
+          {"gain", number_or_null(advice.gain)}};
+}
+
+ordered_json estimate_json(const PlanRecord& record, const Topology& topology, ModelInput input) {
+  ordered_json json = ordered_json::object();
+  if (record.iteration) add_iteration(*record.iteration, topology, input, json);
+  if (record.interval)
+    json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
+                                         {"high", record.interval->high_s},
+                                         {"level", record.interval->level},
+                                         {"source", record.interval->source}};
+  if (const auto& cost = record.comm_cost)
+    json["comm_cost"] = {{"data_parallel_s", cost->data_parallel},
+                         {"pipeline_parallel_s", cost->pipeline_parallel},
+                         {"total_s", cost->total()}};
+  return json;
+}
+
+ordered_json bound_json(const api::PlanBound& bound, const ObjectiveTexts& objective) {
+  return {{"value", bound.value}, {"unit", objective.unit}, {"gap", bound.gap()}, {"method", bound.method}};
+}
+
+ordered_json search_json(const PlanRecord::Search& search) {
+  ordered_json convergence = ordered_json::array();
+  for (const auto& [evaluations, cost] : search.convergence)
+    convergence.push_back(ordered_json::array({evaluations, cost}));
+  return {{"strategy", search.strategy},
+          {"seed", search.seed},
+          {"evaluations", search.evaluations},
+          {"stopped", name_of(search.stopped)},
+          {"convergence", std::move(convergence)}};
+}
+
+ordered_json throughput_json(const cost::PlanThroughput& it, ModelInput input) {
+  return {{"iteration_time_s", finite_or_null(it.iteration_s)},
+          {rate_key(input), it.tokens_per_s},
+          {"model_flops_per_s", it.model_flops_per_s},
+          {"compute_s", it.compute_s},
+          {"sending_s", it.sending_s},
+          {"gradient_sync_s", it.sync_s},
+          {"fits", it.deficit_bytes <= 0}};
+}
+
+ordered_json change_json(const cost::WhatIf& what, const std::string& description) {
+  ordered_json json = {{"change", name_of(what.change)}, {"description", description}};
+  if (!what.impossible.empty()) {
+    json["impossible"] = what.impossible;
+    return json;
+  }
+  json["iteration_time_s"] = finite_or_null(what.iteration_s);
+  json["gain"] = finite_or_null(what.gain);
+  json["fits"] = what.deficit_bytes <= 0;
+  return json;
+}
+
+ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology,
+                              ModelInput input) {
+  const cost::PlanExplanation& found = explanation.found;
+  const auto& [dominant, resource, parts, critical_path, peak_memory] = found.bottleneck;
+  ordered_json json = {
+      {"summary", explanation.summary},
+      {"bottleneck",
+       {{"kind", name_of(dominant.kind)}, {"seconds", dominant.seconds}, {"share", dominant.share}}},
+      {"resource",
+       {{"kind", resource.is_hop ? "hop" : "stage"},
+        {"pipeline", resource.pipeline},
+        {"stage", resource.stage},
+        {"seconds", resource.seconds},
+        {"latency_s", resource.latency_s}}},
+      {"parts",
+       {{"pipeline_bubble", parts.fill_s},
+        {"steady_state", parts.steady_s},
+        {"exposed_gradient_sync", parts.sync_s},
+        {"optimizer_step", parts.update_s},
+        {"overhead", parts.overhead_s}}}};
+  if (peak_memory) {
+    json["peak_memory"] = memory_json(peak_memory->memory, topology);
+    json["peak_memory"]["state_bytes"] = std::ceil(peak_memory->state);
+  }
+  json["changes"] = ordered_json::array();
+  for (std::size_t i = 0; i < found.what_ifs.size(); ++i)
+    json["changes"].push_back(change_json(found.what_ifs[i], explanation.changes[i]));
+  json["scaling"] = explanation.scaling;
+  json["now"] = throughput_json(found.now, input);
+  if (found.double_width) json["double_width"] = throughput_json(*found.double_width, input);
+  json["compute_bound"] = {{"compression", number_or_null(found.compute_bound_compression)},
+                           {"width", number_or_null(found.compute_bound_width)}};
+  return json;
+}
+
+ordered_json warm_start_json(const PlanRecord::WarmStart& warm, const ObjectiveTexts& objective,
+                             const Topology& topology) {
+  const api::WarmStartResult& result = warm.result;
+  ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"keeps_plan", result.keeps_plan}};
+  if (!warm.obstacle.empty()) json["cannot_keep_reason"] = warm.obstacle;
+  json["unchanged_iteration_time_s"] = number_or_null(result.unchanged_iteration_s);
+  json["gain"] = nullptr;
+  if (const auto& gain = result.gain)
+    json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", objective.unit}};
+  json["break_even_iterations"] = number_or_null(result.break_even_iterations);
+  json["migration"] = migration_json(result.migration, topology);
+  return json;
+}
+
+}  // namespace
+
+ordered_json migration_json(const api::MigrationSummary& migration, const Topology& topology) {
+  ordered_json json = {{"bytes", std::ceil(migration.bytes)},
+                       {"checkpoint_bytes", std::ceil(migration.checkpoint_bytes)}};
+  if (migration.seconds) json["seconds"] = *migration.seconds;
+  if (migration.usd > 0) json["egress_usd"] = migration.usd;
+  json["devices"] = ordered_json::array();
+  for (const api::MigrationSummary::Device& it : migration.devices)
+    json["devices"].push_back({{"device", topology.devices[at(it.device)].id},
+                               {"layers", it.layers},
+                               {"bytes", std::ceil(it.bytes)},
+                               {"checkpoint_bytes", std::ceil(it.checkpoint_bytes)},
+                               {"from", api::source_names(it, topology)}});
+  return json;
+}
+
+ordered_json changes_json(const std::vector<TargetChange>& changes) {
+  ordered_json json = ordered_json::array();
+  for (const TargetChange& it : changes) json.push_back({{"key", it.key}, {"from", it.from}, {"to", it.to}});
+  return json;
+}
+
+ordered_json target_json(const api::TargetTime& it) {
+  if (!it.obstacle.empty()) return {{"name", name_of(it.target)}, {"obstacle", it.obstacle}};
+  return {{"name", name_of(it.target)},
+          {"iteration_time_s", it.seconds},
+          {"exceeds_memory", it.exceeds_memory},
+          {"changes", changes_json(it.changes)}};
+}
+
+ordered_json decisions_json(const Plan& plan) {
+  const ExecutionConfig& how = plan.execution;
+  return {{"micro_batch", how.micro_batch},
+          {"recompute", name_of(how.recomputation)},
+          {"schedule", name_of(how.schedule)},
+          {"chunks", how.chunks.value_or(0)},
+          {"flush", how.flush.value_or(0)},
+          {"gradient_sync", name_of(how.gradient_sync)},
+          {"optimizer_sharding", name_of(how.optimizer_sharding)},
+          {"tensor", plan.tensor},
+          {"activations", how.compression.activations},
+          {"gradients", how.compression.gradients}};
+}
+
+std::vector<ordered_json> differing_decisions(const std::vector<PlanRecord::Finalist>& finalists) {
+  std::vector<ordered_json> all, differing(finalists.size(), ordered_json::object());
+  for (const PlanRecord::Finalist& it : finalists) all.push_back(decisions_json(it.candidate.plan));
+  if (all.empty()) return {};
+  for (const auto& item : all.front().items()) {
+    const auto differs = [&](const ordered_json& other) { return other.at(item.key()) != item.value(); };
+    if (std::none_of(all.begin(), all.end(), differs)) continue;
+    for (std::size_t i = 0; i < all.size(); ++i) differing[i][item.key()] = all[i].at(item.key());
+  }
+  return differing;
+}
+
+ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
+                           const PlanRecord& record) {
+  const ModelInput input = model_input(job.model);
+  const ObjectiveTexts& objective = texts(record.objective, input);
+  std::optional<double> period_s;
+  if (record.checkpoint_period && std::isfinite(record.checkpoint_period->seconds))
+    period_s = record.checkpoint_period->seconds;
+  ordered_json json = plan_json(topology, job, plan, record.objective, period_s);
+  json["estimate"] = estimate_json(record, topology, input);
+  if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound, objective);
+  if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology, input);
+  if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start, objective, topology);
+  json["finalists"] = finalists_json(record);
+  if (!record.fastest_undisturbed.empty())
+    json["fastest_undisturbed"] = simulated_json(record.fastest_undisturbed);
+  if (record.advice) json["advice"] = advice_json(*record.advice);
+  for (const api::TargetTime& it : record.targets) json["targets"].push_back(target_json(it));
+  if (record.search) json["search"] = search_json(*record.search);
+  if (!record.warnings.empty()) json["warnings"] = record.warnings;
+  json["version"] = record.version;
+  return json;
+}
+
+}  // namespace dtfm::io
