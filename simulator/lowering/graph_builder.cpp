@@ -1,6 +1,7 @@
 #include "simulator/lowering/graph_builder.hpp"
 
 #include "core/base/index.hpp"
+#include "core/plan/problem.hpp"
 
 namespace dtfm::sim {
 
