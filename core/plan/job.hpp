@@ -11,7 +11,7 @@
 #include "core/model/model.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/model/precision.hpp"
-#include "core/plan/target.hpp"
+#include "core/plan/target_kind.hpp"
 #include "core/base/units.hpp"
 
 namespace dtfm {

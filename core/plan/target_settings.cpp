@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
 
 namespace dtfm {

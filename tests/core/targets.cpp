@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
 #include "core/plan/target_settings.hpp"
 #include "tests/support/catch.hpp"

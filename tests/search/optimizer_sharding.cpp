@@ -1,5 +1,6 @@
 // Sharded optimizers as decisions of the search.
 #include "core/plan/optimizer_sharding.hpp"
+#include "core/plan/target.hpp"
 
 #include <set>
 #include <string>

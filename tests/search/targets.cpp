@@ -2,6 +2,7 @@
 #include "core/plan/target_settings.hpp"
 
 #include "core/base/index.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"

@@ -24,6 +24,7 @@
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 #include "core/io/text/yaml_reader.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::io {
 

@@ -8,6 +8,7 @@
 #include "core/io/readers/model_reader.hpp"
 #include "core/io/readers/profile_reader.hpp"
 #include "core/io/writers/plan_json.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::io {
 namespace {

@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 
 namespace dtfm::search {

@@ -12,6 +12,7 @@
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/random_change.hpp"
 
