@@ -165,7 +165,7 @@ std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& f
         fmt::format("--use-distributed-optimizer is {}among the flags, but the plan assumes "
                     "optimizer_sharding: {}, as job {} says",
                     shards ? "not " : "", name_of(plan.execution.optimizer_sharding), job.name));
-  if (plan.execution.schedule == Schedule::gpipe)
+  if (traits(plan.execution.schedule).forwards_first)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
   const auto& stages = plan.pipelines.front().stages;
   const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };
