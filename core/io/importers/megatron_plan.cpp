@@ -79,7 +79,7 @@ class MegatronReader {
   void check_micro_batch() {
     constexpr std::string_view flag = "--micro-batch-size";
     const auto number = flags_.number(flag);
-    if (!job_.automatic.micro_batch) return check(flag, job_.execution.micro_batch, "micro_batch");
+    if (!job_.automatic[Setting::micro_batch]) return check(flag, job_.execution.micro_batch, "micro_batch");
     if (!number) return;
     if (*number > 0 && job_.training.global_batch % *number == 0)
       job_.execution.micro_batch = *number;
