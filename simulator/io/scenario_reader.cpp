@@ -1,5 +1,6 @@
 #include "simulator/io/scenario_reader.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 #include "core/io/importers/foreign_plan.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "core/io/importers/import_profile.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
