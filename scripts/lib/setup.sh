@@ -21,7 +21,7 @@ extra_test_packages=(
   munge openmpi-bin slurm-client slurmctld slurmd # launchers
   iproute2 iperf3 iputils-ping libopenmpi-dev     # networks: emulated, measured, used by MPI
   chromium fonts-dejavu-core                      # the report in a browser
-  zsh fish groff-base mandoc                      # completions and manual pages
+  groff-base mandoc                               # manual pages
   python3-jsonschema python3-yaml                 # schemas of the files
   python3-torch                                   # the PyTorch runtime
   dpkg-dev file debootstrap                       # packages, and a clean system to install them on
