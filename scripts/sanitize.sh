@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
-  exit
-fi
 # Runs tests under sanitizers, built with clang++: AddressSanitizer and UndefinedBehaviorSanitizer for all tests but those
 # labelled `numbers` or `nightly` (tests/CMakeLists.txt), with a short run of every fuzzer, and ThreadSanitizer for tests
 # that use threads. Installs missing packages.

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by scripts/*.sh: installs packages, builds a preset and runs its tests.
+# Sourced by scripts/*.sh: prints their first lines for --help, installs packages, builds a preset and runs its tests.
 set -euo pipefail
+case ${1-} in -h | --help) sed -n '/^# shellcheck/q; s/^#\( \|$\)//p' "$0" && exit ;; esac
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
