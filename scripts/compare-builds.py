@@ -9,8 +9,7 @@ if a program ends with another code than 0 or 3 (infeasible). Every search ends 
 has a fixed seed, so that two runs of one build are identical.
 
 `diff` compares numbers as doubles, without a tolerance, and the strings under NAMES. It ignores all other strings,
-which are free text. Keys that were renamed between the builds belong in RENAMED, keys that only one of the builds
-writes in ONE_SIDED. It exits with 0 if nothing differs, 1 if something does, and 2 if it cannot compare the folders.
+which are free text. It exits with 0 if nothing differs, 1 if something does, and 2 if it cannot compare the folders.
 """
 
 import argparse
@@ -23,28 +22,11 @@ import string
 import subprocess
 import sys
 
-# What may differ between the two builds. -------------------------------------------------------------------
-
-# Old key -> new key. "parent.key" renames the key below that parent only (by its old name).
-RENAMED = {
-    "breakdown.exchanges after them": "exposed_gradient_sync", "breakdown.updates after both": "optimizer_step",
-    "finalists.moving_s": "migration_s",
-    "layout.words": "description",
-    "overfull": "out_of_memory",
-    "schemes.what": "description", "schemes.assumes": "assumptions", "schemes.why_none": "no_layout_reason",
-    "swarm.departures": "failures", "swarm.moves": "stage_switches", "swarm.shared_messages": "contended_messages",
-    "verification.caught": "detected",
-}
-# Keys that only one of the two sides may have: "key", or "parent.key" (the parent by its old name).
-ONE_SIDED = {"execution"}
-# Old name -> new name, of the strings under NAMES.
-RENAMED_NAMES = {}
-
-# What is compared. All keys have their old names. ----------------------------------------------------------
+# What is compared. -----------------------------------------------------------------------------------------
 
 # Keys whose strings are ids or names. Other strings are free text.
 NAMES = {
-    "device", "devices", "fingerprint", "from", "gradient_sync", "groups", "name", "objective", "overfull",
+    "device", "devices", "fingerprint", "from", "gradient_sync", "groups", "name", "objective", "out_of_memory",
     "pipeline_major", "schedule", "scheme", "stage_major", "strategy", "to", "unused",
 }
 # Lists of free text, of which even the length does not count.
@@ -132,16 +114,10 @@ class Iterations(dict):
         return f"{float(name[1:]) * self.iteration_s:.6f}"
 
 
-def field(document, name):
-    """The value of a key, by its old name, in a file of an old or a new build."""
-    return document[name] if name in document else document[RENAMED[name]]
-
-
 def write_scenarios(folder, plan, iteration_s):
     """Writes the scenarios of a plan and returns their files by name."""
-    pipelines = field(plan, "pipelines")
-    first = field(field(pipelines[0], "stages")[0], "devices")[0]
-    last = field(field(pipelines[-1], "stages")[-1], "devices")[-1]
+    first = plan["pipelines"][0]["stages"][0]["devices"][0]
+    last = plan["pipelines"][-1]["stages"][-1]["devices"][-1]
     values = Iterations(iteration_s, first=first, last=last, site=first.split("/")[0])
     texts = {"network.yaml": NETWORK, **NETWORK_TRACES}
     folder.mkdir(parents=True)
@@ -177,7 +153,7 @@ class Case:
         """Simulates a plan without and with scenarios, and returns the files of these."""
         undisturbed = self.program("dtfm-sim", f"simulations/{self.name}.undisturbed.json", plan,
                                    "--iterations", str(UNDISTURBED_ITERATIONS))
-        length_s = field(json.loads(undisturbed.read_text()), "length_s") if undisturbed.exists() else 0
+        length_s = json.loads(undisturbed.read_text())["length_s"] if undisturbed.exists() else 0
         if length_s == 0:
             return {}
         scenarios = write_scenarios(self.out / "scenarios" / self.name, json.loads(plan.read_text()),
@@ -244,44 +220,39 @@ class Comparison:
         self.differences.append(f"{path}: {short(old)} != {short(new)}")
 
     def compare(self, old, new, path="", key=""):
-        """`key` is the old name of the member that holds the values, or the list of them."""
+        """`key` is the name of the member that holds the values, or the list of them."""
         if key in FREE_TEXT:
             return
         if type(old) is not type(new):
             self.differ(path, old, new)
         elif isinstance(old, dict):
-            self.compare_members(old, new, path, key)
+            self.compare_members(old, new, path)
         elif isinstance(old, list):
             if len(old) != len(new):
                 self.differ(f"length of {path}", len(old), len(new))
             for index, (one, other) in enumerate(zip(old, new)):
                 self.compare(one, other, f"{path}[{index}]", key)
         elif isinstance(old, str):
-            if key in NAMES and RENAMED_NAMES.get(old, old) != new:
+            if key in NAMES and old != new:
                 self.differ(path, old, new)
         else:
             self.numbers += isinstance(old, float)
             if old != new:
                 self.differ(path, old, new)
 
-    def compare_members(self, old, new, path, parent):
-        old_keys = {RENAMED.get(f"{parent}.{key}", RENAMED.get(key, key)): key for key in old}
-        if len(old_keys) < len(old):
-            fail(f"RENAMED gives two members of {path or 'a document'} the same key")
-        for key in [*old_keys, *(key for key in new if key not in old_keys)]:
+    def compare_members(self, old, new, path):
+        for key in [*old, *(key for key in new if key not in old)]:
             member = f"{path}.{key}" if path else key
-            if key in old_keys and key in new:
-                self.compare(old[old_keys[key]], new[key], member, old_keys[key])
-            elif not {key, f"{parent}.{key}"} & ONE_SIDED:
-                self.differences.append(f"{member}: only on the {'old' if key in old_keys else 'new'} side")
+            if key in old and key in new:
+                self.compare(old[key], new[key], member, key)
+            else:
+                self.differences.append(f"{member}: only on the {'old' if key in old else 'new'} side")
 
     def compare_files(self, old, new, kind):
         """Compares the output of one run of a program, which may be missing on both sides."""
         if old.exists() and new.exists():
             documents = (json.loads(path.read_text(), parse_int=float) for path in (old, new))
-            keys = COMPARED[kind]
-            new_keys = keys and {RENAMED.get(key, key) for key in keys}
-            self.compare(*(members(document, some) for document, some in zip(documents, (keys, new_keys))))
+            self.compare(*(members(document, COMPARED[kind]) for document in documents))
         elif old.exists() or new.exists():
             self.differences.append(f"only on the {'old' if old.exists() else 'new'} side")
 

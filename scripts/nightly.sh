@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
-  exit
-fi
 # Runs what takes too long for every change: builds the kernels for every GPU generation, and runs all tests of the release
 # preset, all tests that use threads under ThreadSanitizer, and every fuzzer for FUZZ_RUNS inputs [200000] with a new seed
 # every day. Installs missing packages.

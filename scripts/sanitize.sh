@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
-  exit
-fi
 # Runs tests under sanitizers, built with clang++: AddressSanitizer and UndefinedBehaviorSanitizer for tests labelled `unit`
 # (tests/CMakeLists.txt), programs that read odd files, and a short run of every fuzzer; ThreadSanitizer for parallel work
 # and one search. With --threads it runs only ThreadSanitizer, for all tests that use threads. Installs missing packages.

@@ -99,6 +99,8 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
   const auto target =
       add_option(app, "--target", "NAME", "trainer that will run the plan; see --list-targets [any]",
                  [&](const std::string& name) {
+                   for (const RemovedTarget& it : removed_targets())
+                     if (it.name == name) throw Error("--target", std::string(it.message));
                    options.target = io::find_row(target_table(), name, "--target", "unknown").kind;
                  });
   const auto names = names_in(target_table());

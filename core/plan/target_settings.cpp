@@ -110,10 +110,10 @@ class TargetSettings {
   /// Jobs with other optimizers than Adam keep them.
   void set_optimizer() {
     Optimizer& optimizer = job_.training.optimizer;
-    const std::optional<Optimizer> adam = target_.adam(job_.training.precision);
-    if (!adam || !traits(optimizer).has_profiled_step_time) return;
-    change("training.optimizer", std::string(name_of(optimizer)), std::string(name_of(*adam)));
-    optimizer = *adam;
+    if (!traits(optimizer).has_profiled_step_time) return;
+    const Optimizer adam = target_.adam(job_.training.precision);
+    change("training.optimizer", std::string(name_of(optimizer)), std::string(name_of(adam)));
+    optimizer = adam;
   }
 
   void set_parallelism() {
