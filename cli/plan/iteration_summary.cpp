@@ -75,7 +75,7 @@ class IterationWriter {
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s,
                     it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
-    const bool is_time = s_.record.objective == Objective::iteration_time;
+    const bool is_time = !traits(s_.record.objective).device_weight;
     if (s_.record.lower_bound && is_time)
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
     text += rates();

@@ -20,7 +20,7 @@ PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best,
   for (int device = 0; device < topology.size(); ++device) weight.push_back(score.weight(device));
   const PlanEstimate estimate = estimate_plan(best);
   const double tokens = estimate.iteration_s * estimate.tokens_per_s;
-  const double unit = objective == Objective::cost_per_token ? 1e6 / tokens : 1;
+  const double unit = reported_unit(traits(objective), tokens);
   return {cost::min_weighted_time(best.job->model, weight, min_devices) * unit,
           score.of(iteration_s, score.total_weight(best.plan), best.egress_usd) * unit,
           "every layer on the device where it costs least, without communication and waiting"};
@@ -87,7 +87,7 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
   const cost::IterationBound time_bound = bounds.for_all_plans(stages, replicas);
   if (!time_bound.fits) return std::nullopt;
   const double iteration_s = first_scenario_seconds(best, simulated);
-  if (options.objective == Objective::iteration_time)
+  if (!traits(options.objective).device_weight)
     return PlanBound{time_bound.value, iteration_s, time_bound.method};
   const int groups = stages.value_or(bounds.min_stages()) * replicas.value_or(1);
   return weighted_bound(options.objective, best, groups * model.by_degree.front().tensor(), iteration_s);
