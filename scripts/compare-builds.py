@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks that two builds compute the same: runs the programs of each, then compares the numbers that they wrote.
 
-    compare-builds.py run BUILD_DIR OUT_DIR     plans, simulates and compares schemes on every topology
+    compare-builds.py run BUILD_DIR OUT_DIR     plans, simulates, exports and compares schemes on every topology
     compare-builds.py diff OLD_DIR NEW_DIR      compares two such folders, number by number
 
-`run` writes OUT_DIR/plans, simulations, comparisons, the scenarios that it used, and exit-codes.json. It fails
+`run` writes OUT_DIR/plans, simulations, exports, comparisons, the scenarios that it used, and exit-codes.json. It fails
 if a program ends with another code than 0 or 3 (infeasible). Every search ends by itself and every random number
 has a fixed seed, so that two runs of one build are identical.
 
@@ -21,6 +21,7 @@ import pathlib
 import string
 import subprocess
 import sys
+import tempfile
 
 # What is compared. -----------------------------------------------------------------------------------------
 
@@ -36,8 +37,11 @@ COMPARED = {
     "plans": {"topology", "objective", "parallelism", "pipelines", "groups", "ranks", "unused", "estimate",
               "lower_bound", "finalists", "search"},
     "simulations": None,
+    "exports": None,
     "comparisons": None,
 }
+# Files of an export that are the same for every plan.
+RUNTIME = {"train.py", "dtfm_runtime"}
 
 # What is run. ----------------------------------------------------------------------------------------------
 
@@ -48,6 +52,10 @@ QUICK_SEEDS = [0]
 INFEASIBLE = 3
 # The stages of the default job do not divide 33 devices.
 PLAN_OPTIONS = {("onprem-cloud", "comm-cost"): ["--pipeline", "3"]}
+# What every plan is exported to, and what a plan made for it is exported to.
+LAUNCHERS = ["kubernetes", "netem", "openmpi", "petals", "slurm", "torchrun"]
+TRAINERS = ["deepspeed", "deepspeed-py", "dtfm", "megatron", "pytorch", "torchtitan", "torchtitan-py"]
+SHORT_SEARCH = ["--evaluations", "2000", "--finalists", "2"]
 UNDISTURBED_ITERATIONS = 3
 DISTURBED_ITERATIONS = 6
 
@@ -143,7 +151,13 @@ class Case:
         plan = self.program("dtfm-plan", f"plans/{self.name}.json", "--objective", self.objective,
                             "--seed", str(self.seed), *options)
         scenarios = self.simulate(plan) if plan.exists() else {}
+        if plan.exists():
+            self.export(plan, LAUNCHERS)
         if self.compares:
+            for trainer in TRAINERS:
+                plan = self.program("dtfm-plan", f"plans/{self.name}.{trainer}.json", "--target", trainer, *SHORT_SEARCH)
+                if plan.exists():
+                    self.export(plan, [trainer])
             compared = [scenarios[name] for name in (f"failures-{COMPARED_POLICY}", "network") if name in scenarios]
             self.program("dtfm-compare", f"comparisons/{self.topology.stem}.json", "--seed", str(self.seed),
                          *itertools.chain.from_iterable(("--scenario", path) for path in compared))
@@ -164,6 +178,20 @@ class Case:
                          "--iterations", str(DISTURBED_ITERATIONS), *samples)
         return scenarios
 
+    def export(self, plan, exporters):
+        """Exports a plan, and writes the texts of each export as one document, or why there is none."""
+        for exporter in exporters:
+            output = f"exports/{self.name}.{exporter}.json"
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run([self.build / "dtfm-export", plan, "--to", exporter, "--topology", self.topology,
+                                       "-o", f"{folder}/export"],
+                                      stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                files = {path.relative_to(folder).as_posix(): path.read_text()
+                         for path in sorted(pathlib.Path(folder).rglob("*")) if path.is_file()}
+            texts = {name: text for name, text in files.items() if name.split("/")[1] not in RUNTIME}
+            (self.out / output).write_text(json.dumps(texts or {"error": done.stderr.replace(str(self.out), "")}, indent=1))
+            self.exit_codes[output] = 0 if texts else INFEASIBLE
+
     def program(self, name, output, *arguments):
         """Runs a program on the topology, notes its exit code, and returns the path of its output."""
         path = self.out / output
@@ -183,7 +211,7 @@ def run(arguments):
         topologies = [path for path in topologies if path.stem in QUICK_TOPOLOGIES]
     if not topologies:
         fail(f"no topologies in {arguments.topologies}")
-    for program in ("dtfm-plan", "dtfm-sim", "dtfm-compare"):
+    for program in ("dtfm-plan", "dtfm-sim", "dtfm-export", "dtfm-compare"):
         if not (build / program).exists():
             fail(f"{build} has no {program}")
     if out.exists() and any(out.iterdir()):
@@ -212,7 +240,8 @@ def run(arguments):
 class Comparison:
     """Walks two documents together, collects what differs, and counts the numbers that were compared."""
 
-    def __init__(self):
+    def __init__(self, compares_text):
+        self.compares_text = compares_text  # also strings that are not NAMES
         self.numbers = 0
         self.differences = []
 
@@ -233,7 +262,7 @@ class Comparison:
             for index, (one, other) in enumerate(zip(old, new)):
                 self.compare(one, other, f"{path}[{index}]", key)
         elif isinstance(old, str):
-            if key in NAMES and old != new:
+            if (key in NAMES or self.compares_text) and old != new:
                 self.differ(path, old, new)
         else:
             self.numbers += isinstance(old, float)
@@ -278,7 +307,7 @@ def diff(arguments):
         files = sorted(name for name in names if name.startswith(kind + "/"))
         numbers, found = 0, {}
         for name in files:
-            comparison = Comparison()
+            comparison = Comparison(compares_text=kind == "exports")
             if name not in old_codes or name not in new_codes:
                 comparison.differences.append(f"only in {arguments.old if name in old_codes else arguments.new}")
             else:
@@ -305,7 +334,7 @@ def main():
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("run", help="run the programs of a build")
-    command.add_argument("build", metavar="BUILD_DIR", type=pathlib.Path, help="has dtfm-plan, dtfm-sim, dtfm-compare")
+    command.add_argument("build", metavar="BUILD_DIR", type=pathlib.Path, help="has dtfm-plan, dtfm-sim, dtfm-export, dtfm-compare")
     command.add_argument("out", metavar="OUT_DIR", type=pathlib.Path, help="a new or empty folder")
     command.add_argument("--topologies", metavar="DIR", type=pathlib.Path, default=repository / "topologies",
                          help="folder of topologies [that of this repository]")
