@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/plan/settings.hpp"
+
 namespace dtfm::cli {
 
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
@@ -28,18 +30,12 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
 }
 
 std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
-                                         const Automatic& undecided) {
+                                         const SettingSet& undecided) {
   std::vector<std::string> choices;
-  const auto add = [&](bool has_undecided, const char* key, const auto& value) {
-    if (has_undecided) choices.push_back(fmt::format("{} {}", key, value));
-  };
-  add(undecided.micro_batch, "micro_batch", used.micro_batch);
-  add(undecided.recomputation, "recompute", name_of(used.recomputation));
-  add(undecided.schedule, "schedule", name_of(used.schedule));
-  add(undecided.gradient_sync, "gradient_sync", name_of(used.gradient_sync));
-  add(undecided.optimizer_sharding, "optimizer_sharding", name_of(used.optimizer_sharding));
-  add(undecided.activations, "activations", used.compression.activations);
-  add(undecided.gradients, "gradients", used.compression.gradients);
+  for (const SettingTraits* it :
+       settings_by_rank([](const auto& row) { return static_cast<int>(row.section); }))
+    if (undecided[it->kind] && it->get_in_plan != nullptr)
+      choices.push_back(fmt::format("{} {}", it->name, format_value(without_preset(it->get_in_plan(used)))));
   if (choices.empty()) return {};
   return {fmt::format("neither the plan nor a search decides what job {} leaves open; used: {}", job.name,
                       fmt::join(choices, ", "))};

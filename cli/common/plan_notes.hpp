@@ -15,6 +15,6 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 /// Returns a note on the values that `used` has for settings of the job which neither a plan nor a search
 /// decides. The tensor degree is never among them, because every plan gives it.
 std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
-                                         const Automatic& undecided);
+                                         const SettingSet& undecided);
 
 }  // namespace dtfm::cli

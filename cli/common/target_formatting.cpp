@@ -7,6 +7,7 @@
 
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::cli {
 namespace {

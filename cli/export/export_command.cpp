@@ -28,6 +28,7 @@
 #include "core/io/text/json_format.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
+#include "core/plan/target.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::cli {

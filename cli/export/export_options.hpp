@@ -7,6 +7,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
+#include "core/plan/target.hpp"
 #include "planner/export/export_bundle.hpp"
 
 namespace dtfm::cli {

@@ -22,6 +22,7 @@
 #include "core/base/index.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "core/io/text/units.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -16,6 +16,7 @@
 #include "core/base/kind_table.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/units.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -52,7 +52,7 @@ Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource
   set_global_batch(options.batch, job);
   if (options.tensor || options.tensor_auto) {
     job.parallelism.tensor = options.tensor.value_or(1);
-    job.automatic.tensor = options.tensor_auto;
+    job.automatic[Setting::tensor] = options.tensor_auto;
   }
   job.parallelism.uniform_pipelines = job.parallelism.uniform_pipelines || options.uniform_pipelines;
   return job;

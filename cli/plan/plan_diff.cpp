@@ -16,6 +16,7 @@
 #include "cli/plan/warm_start.hpp"
 #include "planner/api/plan_diff.hpp"
 #include "core/base/index.hpp"
+#include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
 #include "core/base/shared.hpp"
 #include "core/io/readers/calibration_reader.hpp"
@@ -44,52 +45,35 @@ struct PlanDiff {
   bool is_same() const { return decisions.empty() && devices.is_same(); }
 };
 
+std::string format_setting(const SettingTraits& setting, const RunningPlan& running) {
+  const bool has_effect =
+      !setting.is_within_tensor_groups || tensor_degrees(running.named.plan) != std::vector{1};
+  const SettingValue value = has_effect ? setting.get(running.job) : default_value(setting.kind);
+  if (is_none(value)) return std::string(setting.diff.none);
+  const auto* rate = std::get_if<BitsPerSecond>(&value);
+  return fmt::format("{}{}", setting.diff.prefix, rate ? io::format_rate(*rate) : format_value(value));
+}
+
 std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& second) {
   std::vector<Decision> result;
-  const auto add = [&](const char* name, const auto& value) {
+  const auto add = [&](std::string_view name, const auto& value) {
     const std::string a = fmt::format("{}", value(first)), b = fmt::format("{}", value(second));
-    if (a != b) result.push_back({name, a, b});
+    if (a != b) result.push_back({std::string(name), a, b});
+  };
+  const auto add_section = [&](SettingSection section) {
+    for (const SettingTraits* it : settings_by_rank([](const auto& row) { return row.diff.rank; }))
+      if (it->section == section && !it->is_degree)
+        add(it->diff.name.empty() ? it->name : it->diff.name,
+            [&](const auto& running) { return format_setting(*it, running); });
   };
   add("stages", [](const auto& it) { return depth(it.named.plan); });
   add("pipelines", [](const auto& it) { return it.named.plan.pipelines.size(); });
   add("tensor",
       [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.named.plan), ", ")); });
-  const auto is_divided = [](const auto& it) { return tensor_degrees(it.named.plan) != std::vector{1}; };
-  add("sequence_parallel",
-      [&](const auto& it) { return it.job.parallelism.sequence_parallel || !is_divided(it); });
-  add("scatter_gather", [&](const auto& it) { return it.job.parallelism.scatter_gather && is_divided(it); });
-  add("schedule", [](const auto& it) { return name_of(it.job.execution.schedule); });
-  add("chunks", [](const auto& it) { return it.job.execution.chunks.value_or(1); });
-  add("flush", [](const auto& it) { return it.job.execution.flush.value_or(0); });
-  add("gradient_sync", [](const auto& it) { return name_of(it.job.execution.gradient_sync); });
-  add("optimizer_sharding", [](const auto& it) { return name_of(it.job.execution.optimizer_sharding); });
-  add("uniform_pipelines", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
-  add("overlap", [](const auto& it) { return it.job.execution.overlap; });
-  add("tied_embedding_sync", [](const auto& it) { return it.job.execution.tied_embedding_sync; });
-  add("iteration_barrier", [](const auto& it) { return it.job.execution.iteration_barrier; });
+  add_section(SettingSection::parallelism);
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
-  add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
-  add("micro_batch", [](const auto& it) { return it.job.execution.micro_batch; });
-  add("recompute", [](const auto& it) { return name_of(it.job.execution.recomputation); });
-  add("precision", [](const auto& it) { return name_of(it.job.training.precision); });
-  add("optimizer", [](const auto& it) { return name_of(it.job.training.optimizer); });
-  const auto by_name = [](double ratio, const std::optional<CompressionPreset>& preset) {
-    return preset ? name_of(*preset) : fmt::format("{}", ratio);
-  };
-  add("activation_compression", [&](const auto& it) {
-    return by_name(it.job.execution.compression.activations, it.job.execution.compression.activation_preset);
-  });
-  add("gradient_compression", [&](const auto& it) {
-    return by_name(it.job.execution.compression.gradients, it.job.execution.compression.gradient_preset);
-  });
-  add("compressed_links", [](const auto& it) {
-    const auto& bandwidth_threshold = it.job.execution.compression.bandwidth_threshold;
-    return bandwidth_threshold ? "slower than " + io::format_rate(*bandwidth_threshold) : "all";
-  });
-  add("compression_throughput", [](const auto& it) {
-    const auto& throughput = it.job.execution.compression.throughput;
-    return throughput ? io::format_rate(*throughput) : "unlimited";
-  });
+  add_section(SettingSection::training);
+  add_section(SettingSection::compression);
   return result;
 }
 

@@ -13,7 +13,7 @@
 #include "planner/api/finalist_simulation.hpp"
 #include "core/plan/objective.hpp"
 #include "core/base/ranks.hpp"
-#include "core/plan/target.hpp"
+#include "core/plan/target_kind.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {

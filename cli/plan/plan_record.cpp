@@ -76,7 +76,7 @@ void add_bound(const api::PlanRequest& request, const api::PlanResult& result, i
   }
   record.lower_bound = api::lower_bound(request.options, result.best(), result.simulated());
   if (!record.lower_bound) return;
-  if (!(request.problem.job.automatic == Automatic{}))
+  if (!request.problem.job.automatic.is_empty())
     record.lower_bound->method = "of plans with these decisions: " + record.lower_bound->method;
   if (record.lower_bound->value > record.lower_bound->cost * (1 + 1e-9))
     record.warnings.emplace_back(

@@ -4,6 +4,7 @@
 
 #include "cli/common/text_formatting.hpp"
 #include "cli/plan/warm_start.hpp"
+#include "core/plan/target.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm::cli {

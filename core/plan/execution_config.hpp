@@ -2,6 +2,7 @@
 // devices.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "core/plan/compression_preset.hpp"
@@ -12,6 +13,36 @@
 #include "core/base/units.hpp"
 
 namespace dtfm {
+
+/// The settings that files have: those below, and those of Training and Parallelism (core/plan/job.hpp). Each
+/// is a row of the table in core/plan/settings.cpp.
+enum class Setting : unsigned char {
+  global_batch,
+  micro_batch,
+  precision,
+  optimizer,
+  pipeline,
+  data,
+  tensor,
+  schedule,
+  chunks,
+  flush,
+  gradient_sync,
+  optimizer_sharding,
+  overlap,
+  tied_embedding_sync,
+  iteration_barrier,
+  sequence_parallel,
+  scatter_gather,
+  uniform_pipelines,
+  recompute,
+  activations,
+  gradients,
+  throughput,
+  bandwidth_threshold
+};
+
+inline constexpr std::size_t setting_count = static_cast<std::size_t>(Setting::bandwidth_threshold) + 1;
 
 /// `activations` and `gradients` are ratios: bytes sent ÷ bytes uncompressed.
 struct Compression {

@@ -11,7 +11,8 @@
 #include "core/model/model.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/model/precision.hpp"
-#include "core/plan/target.hpp"
+#include "core/plan/setting_set.hpp"
+#include "core/plan/target_kind.hpp"
 #include "core/base/units.hpp"
 
 namespace dtfm {
@@ -38,16 +39,6 @@ struct CommVolumes {
   Bytes activation;  // over one stage boundary in one direction, per iteration
 };
 
-/// Settings, besides the numbers of stages and replicas, that the job leaves to the planner by `auto`. Until
-/// the planner decides, the job has the first candidate as its value.
-struct Automatic {
-  bool tensor = false, micro_batch = false, recomputation = false, schedule = false, gradient_sync = false;
-  bool activations = false, gradients = false;  // of the compression
-  bool optimizer_sharding = false;
-
-  friend bool operator==(const Automatic&, const Automatic&) = default;
-};
-
 struct Job {
   std::string name;
   /// The trainer that runs the plans. The other settings are what it runs (restrict_to_target). Empty: all
@@ -57,8 +48,10 @@ struct Job {
   Training training;
   Parallelism parallelism;
   ExecutionConfig execution;
-  Automatic automatic;
-  /// What automatic.micro_batch may choose, ascending divisors of the global batch. Empty: any.
+  /// Settings, besides the numbers of stages and replicas, that the job leaves to the planner by `auto`.
+  /// Until the planner decides, the job has the first candidate as its value.
+  SettingSet automatic;
+  /// From what an automatic micro-batch is chosen, ascending divisors of the global batch. Empty: any.
   std::vector<int> micro_batch_choices;
   /// Measured, imported or estimated layer times, one profile per GPU type.
   std::vector<LayerProfile> profiles;
@@ -80,8 +73,8 @@ inline int micro_batch_count(const Job& job) {
   return job.training.global_batch / job.execution.micro_batch;
 }
 
-/// What automatic.micro_batch may choose, ascending: `micro_batch_choices`, or the divisors of the global batch
-/// up to 64.
+/// From what an automatic micro-batch is chosen, ascending: `micro_batch_choices`, or the divisors of the
+/// global batch up to 64.
 std::vector<int> open_micro_batches(const Job& job);
 
 /// Bytes of one weight, activation or gradient.

@@ -1,5 +1,5 @@
-// The trainers for which plans are made, and what each of them runs (docs/targets.md gives the sources). A
-// trainer is one value of the enum and one row of the table in target.cpp.
+// What each of the trainers runs for which plans are made (docs/targets.md gives the sources). A trainer is
+// one value of the enum in target_kind.hpp and one row of the table in target.cpp.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "core/plan/gradient_sync.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/plan/optimizer_sharding.hpp"
+#include "core/plan/target_kind.hpp"
 #include "core/model/precision.hpp"
 #include "core/model/recomputation.hpp"
 #include "core/schedule/schedule.hpp"
@@ -18,16 +19,6 @@
 namespace dtfm {
 
 struct Job;
-
-enum class Target : unsigned char {
-  pytorch,  // the runtime of this project (python/)
-  megatron,
-  torchtitan,
-  torchtitan_py,
-  deepspeed,
-  deepspeed_py,
-  dtfm
-};
 
 /// The numbers of layers that the stages of a pipeline may have.
 enum class LayerCuts : unsigned char {

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/index.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm {
 namespace {

@@ -9,6 +9,8 @@
 
 namespace dtfm {
 
+struct TargetTraits;
+
 /// A target cannot run a plan. The message is one line: the target, the reason, and the change of the plan or
 /// the target that is nearest.
 class NotRunnable : public Error {

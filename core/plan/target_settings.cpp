@@ -1,166 +1,76 @@
 #include "core/plan/target_settings.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/plan/settings.hpp"
+#include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
 
 namespace dtfm {
 namespace {
 
-std::string format_flag(bool flag) {
-  return flag ? "true" : "false";
+std::string format_setting(const Job& job, const SettingTraits& setting) {
+  if (job.automatic[setting.kind]) return "auto";
+  const SettingValue value = setting.get(job);
+  if (is_none(value)) return "none";
+  const auto* ratio = std::get_if<CompressionRatio>(&value);
+  return ratio && !ratio->preset ? fmt::format("{:.4g}", ratio->ratio) : format_value(value);
 }
 
-std::string format_flush(const std::optional<int>& flush) {
-  return flush ? fmt::format("{}", *flush) : "none";
-}
-
-std::string format_compression(double ratio, const std::optional<CompressionPreset>& preset, bool is_open) {
-  if (is_open) return "auto";
-  return preset ? name_of(*preset) : fmt::format("{:.4g}", ratio);
-}
-
-/// The schedule that runs instead of `wanted`: the same order of computations if there is one.
-std::optional<Schedule> same_order(std::span<const Schedule> schedules, Schedule wanted) {
-  for (const Schedule it : schedules)
-    if (traits(it).order == traits(wanted).order) return it;
+/// The schedule that runs instead of the job's: the same order of computations if there is one.
+std::optional<SettingValue> same_order(const TargetTraits& target, const Job& job) {
+  for (const Schedule it : target.schedules)
+    if (traits(it).order == traits(job.execution.schedule).order) return name_of(it);
   return std::nullopt;
 }
 
-class TargetSettings {
- public:
-  /// `decides`: chooses the first of several possibilities; otherwise leaves them open.
-  TargetSettings(Job& job, Target target, bool decides)
-      : job_(job), execution_(job.execution), target_(traits(target)), decides_(decides) {
-    job.target = target;
-  }
+/// Where a target runs no sharding of a plan, zero1, if it runs that, because it partitions the optimizer
+/// state as well.
+std::optional<SettingValue> weaker_sharding(const TargetTraits& target, const Job& job) {
+  if (!traits(job.execution.optimizer_sharding).optimizer ||
+      !has(target.optimizer_shardings, OptimizerSharding::zero1))
+    return std::nullopt;
+  return name_of(OptimizerSharding::zero1);
+}
 
-  std::vector<TargetChange> apply() {
-    set_schedule();
-    choose("parallelism.gradient_sync", target_.gradient_syncs, execution_.gradient_sync,
-           job_.automatic.gradient_sync);
-    set_sharding();
-    choose("training.recompute", target_.recomputations, execution_.recomputation,
-           job_.automatic.recomputation);
-    set_optimizer();
-    set_parallelism();
-    if (target_.overlap != OverlapSupport::optional)
-      set_flag("parallelism.overlap", execution_.overlap, target_.overlap == OverlapSupport::always);
-    set_flag("parallelism.tied_embedding_sync", execution_.tied_embedding_sync,
-             target_.tied_embedding_sync && has_tied_layers());
-    // With loss scaling, all devices agree in every iteration whether gradients have overflowed.
-    set_flag("parallelism.iteration_barrier", execution_.iteration_barrier,
-             target_.iteration_barrier || job_.training.precision == Precision::fp16);
-    if (target_.flushes == FlushSupport::never && execution_.flush)
-      change("parallelism.flush", format_flush(std::exchange(execution_.flush, std::nullopt)), "none");
-    remove_compression();
-    return std::move(changes_);
-  }
+/// The value that is nearest to one which the target does not run; nullopt: none is nearer than others.
+std::optional<SettingValue> nearest(const TargetTraits& target, const Job& job, Setting setting,
+                                    bool decides) {
+  if (setting == Setting::schedule) return same_order(target, job);
+  if (setting == Setting::optimizer_sharding && decides) return weaker_sharding(target, job);
+  return std::nullopt;
+}
 
- private:
-  void change(std::string key, std::string from, std::string to) {
-    if (from != to) changes_.push_back({std::move(key), std::move(from), std::move(to)});
-  }
+/// `decides`: takes the first of several values; otherwise leaves them open.
+void restrict_setting(const TargetTraits& target, const SettingTraits& setting, bool decides, Job& job) {
+  const std::vector<SettingValue> run = values_run(target, job, setting.kind);
+  if (run.empty()) return;
+  bool& is_auto = job.automatic[setting.kind];
+  const bool is_run = is_among(run, setting.get(job));
+  const auto instead = is_auto || is_run ? std::nullopt : nearest(target, job, setting.kind, decides);
+  if (!is_run) setting.set(job, instead.value_or(run.front()));
+  if (is_auto || (!is_run && !instead)) is_auto = run.size() > 1 && !decides;
+}
 
-  void set_flag(const char* key, bool& flag, bool value) {
-    change(key, format_flag(flag), format_flag(value));
-    flag = value;
+std::vector<TargetChange> restrict_settings(Job& job, Target target, bool decides) {
+  job.target = target;
+  std::vector<TargetChange> changes;
+  for (const SettingTraits* setting : settings_by_rank([](const auto& it) { return it.target_rank; })) {
+    // Within groups of one device, these have no effect.
+    if (setting->is_within_tensor_groups && job.parallelism.tensor == 1 && !job.automatic[Setting::tensor])
+      continue;
+    const std::string before = format_setting(job, *setting);
+    restrict_setting(traits(target), *setting, decides, job);
+    const std::string after = format_setting(job, *setting);
+    if (before != after)
+      changes.push_back({fmt::format("{}.{}", name_of(setting->section), setting->name), before, after});
   }
-
-  template <class Kind>
-  void choose(const char* key, std::span<const Kind> kinds, Kind& kind, bool& is_open) {
-    const std::string before(is_open ? "auto" : name_of(kind));
-    if (is_open ? kinds.size() == 1 : !has(kinds, kind)) {
-      kind = kinds.front();
-      is_open = kinds.size() > 1 && !decides_;
-    } else if (is_open && !has(kinds, kind)) {
-      kind = kinds.front();
-    }
-    change(key, before, std::string(is_open ? "auto" : name_of(kind)));
-  }
-
-  void set_schedule() {
-    if (!job_.automatic.schedule && !has(target_.schedules, execution_.schedule))
-      if (const auto same = same_order(target_.schedules, execution_.schedule)) {
-        change("parallelism.schedule", std::string(name_of(execution_.schedule)),
-               std::string(name_of(*same)));
-        execution_.schedule = *same;
-      }
-    choose("parallelism.schedule", target_.schedules, execution_.schedule, job_.automatic.schedule);
-    if (!traits(execution_.schedule).has_chunks) execution_.chunks.reset();
-  }
-
-  /// Replaces a sharding that the target does not support by zero1, if the target supports zero1, because it
-  /// partitions the optimizer state as well.
-  void set_sharding() {
-    OptimizerSharding& sharding = execution_.optimizer_sharding;
-    constexpr const char* key = "parallelism.optimizer_sharding";
-    const std::span<const OptimizerSharding> run = target_.optimizer_shardings;
-    if (decides_ && traits(sharding).optimizer && !has(run, sharding) && has(run, OptimizerSharding::zero1)) {
-      change(key, std::string(name_of(sharding)), std::string(name_of(OptimizerSharding::zero1)));
-      sharding = OptimizerSharding::zero1;
-    }
-    choose(key, run, sharding, job_.automatic.optimizer_sharding);
-  }
-
-  /// Jobs with other optimizers than Adam keep them.
-  void set_optimizer() {
-    Optimizer& optimizer = job_.training.optimizer;
-    if (!traits(optimizer).has_profiled_step_time) return;
-    const Optimizer adam = target_.adam(job_.training.precision);
-    change("training.optimizer", std::string(name_of(optimizer)), std::string(name_of(adam)));
-    optimizer = adam;
-  }
-
-  void set_parallelism() {
-    Parallelism& parallelism = job_.parallelism;
-    if (target_.uniform_pipelines)
-      set_flag("parallelism.uniform_pipelines", parallelism.uniform_pipelines, true);
-    if (!target_.tensor_parallelism && (parallelism.tensor > 1 || job_.automatic.tensor)) {
-      change("parallelism.tensor", job_.automatic.tensor ? "auto" : fmt::format("{}", parallelism.tensor),
-             "1");
-      parallelism.tensor = 1;
-      job_.automatic.tensor = false;
-    }
-    if (parallelism.tensor == 1 && !job_.automatic.tensor) return;
-    if (target_.sequence_parallel)
-      set_flag("parallelism.sequence_parallel", parallelism.sequence_parallel, *target_.sequence_parallel);
-    if (!target_.scatter_gather || parallelism.sequence_parallel)
-      set_flag("parallelism.scatter_gather", parallelism.scatter_gather, false);
-  }
-
-  bool has_tied_layers() const {
-    const std::vector<Layer> chain = layer_chain(job_);
-    return std::any_of(chain.begin(), chain.end(), [](const Layer& it) { return it.tied_parameters > 0; });
-  }
-
-  /// Removes compression that the target does not support, and compression that is `auto`.
-  void remove_compression() {
-    Compression& compression = execution_.compression;
-    const auto remove = [&](const char* key, double& ratio, std::optional<CompressionPreset>& preset,
-                            bool& is_open) {
-      if (!is_open && preset && has(target_.compressions, preset->method)) return;
-      change(key, format_compression(ratio, preset, is_open), "1");
-      ratio = 1;
-      preset.reset();
-      is_open = false;
-    };
-    remove("compression.activations", compression.activations, compression.activation_preset,
-           job_.automatic.activations);
-    remove("compression.gradients", compression.gradients, compression.gradient_preset,
-           job_.automatic.gradients);
-  }
-
-  Job& job_;
-  ExecutionConfig& execution_;
-  const TargetTraits& target_;
-  const bool decides_;
-  std::vector<TargetChange> changes_;
-};
+  if (!traits(job.execution.schedule).has_chunks) job.execution.chunks.reset();
+  return changes;
+}
 
 }  // namespace
 
@@ -171,7 +81,7 @@ std::string format_change(const TargetChange& change) {
 }
 
 std::vector<TargetChange> restrict_to_target(Job& job, Target target) {
-  return TargetSettings(job, target, false).apply();
+  return restrict_settings(job, target, false);
 }
 
 TargetedPlan run_on_target(const Plan& plan, const Job& job, Target target) {
@@ -181,7 +91,7 @@ TargetedPlan run_on_target(const Plan& plan, const Job& job, Target target) {
   result.job.execution = plan.execution;
   result.job.parallelism.tensor = plan.tensor;
   result.job.parallelism.uniform_pipelines = traits(target).uniform_pipelines;
-  result.changes = TargetSettings(result.job, target, true).apply();
+  result.changes = restrict_settings(result.job, target, true);
   result.plan.execution = result.job.execution;
   return result;
 }

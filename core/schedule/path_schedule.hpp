@@ -1,4 +1,4 @@
-// Paths of micro-batches over the devices of a plan, where each micro-batch has its own (Schedule::paths).
+// Paths of micro-batches over the devices of a plan, where each micro-batch has its own (schedule `paths`).
 #pragma once
 
 #include <vector>

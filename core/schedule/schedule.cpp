@@ -24,7 +24,8 @@ constexpr auto schedules = std::to_array<ScheduleTraits>({
      .order = one_f_one_b_order,
      .in_flight = one_f_one_b_in_flight,
      .in_jobs = true,
-     .is_candidate = true},
+     .is_candidate = true,
+     .alternates = true},
     // As DeepSpeed (runtime/pipe/engine.py) and Megatron-LM (core/pipeline_parallel/p2p_communication.py) run
     // it.
     {.kind = Schedule::one_f_one_b_blocking,
@@ -32,7 +33,8 @@ constexpr auto schedules = std::to_array<ScheduleTraits>({
      .order = one_f_one_b_order,
      .in_flight = one_f_one_b_in_flight,
      .in_jobs = true,
-     .is_blocking = true},
+     .is_blocking = true,
+     .alternates = true},
     {.kind = Schedule::interleaved,
      .name = "interleaved",
      .order = interleaved_order,

@@ -56,6 +56,8 @@ struct ScheduleTraits {
   /// Between two flushes all forwards come before all backwards: a device holds every micro-batch at once,
   /// and messages go in one direction at a time.
   bool forwards_first = false;
+  /// 1F1B: after its warm-up, a device with one stage computes one forward and one backward in turn.
+  bool alternates = false;
   /// The trainer has four buffers per micro-batch: for input and output, and for the gradients of both.
   bool keeps_boundary_buffers = false;
 };

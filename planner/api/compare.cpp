@@ -43,7 +43,8 @@ ChosenLayout plan_layout(const CompareRequest& request, const Job& job) {
   PlanRequest planned{request.problem};
   planned.problem.job = job;
   if (std::any_of(request.scenarios.begin(), request.scenarios.end(), has_departures))
-    planned.problem.job.automatic.optimizer_sharding = false;  // as dtfm-plan does under these scenarios
+    planned.problem.job.automatic[Setting::optimizer_sharding] =
+        false;  // as dtfm-plan does under these scenarios
   planned.options.limits = {job.parallelism.pipeline, job.parallelism.data};
   planned.options.common.seed = request.options.seed;
   planned.options.common.threads = request.threads;

@@ -92,7 +92,7 @@ std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandi
 void leave_out_sharding_under_churn(PlanRequest& request) {
   if (!is_under_churn(request.scenarios)) return;
   Job& job = request.problem.job;
-  job.automatic.optimizer_sharding = false;
+  job.automatic[Setting::optimizer_sharding] = false;
   if (job.execution.optimizer_sharding != OptimizerSharding::none)
     throw Error(
         "", fmt::format("optimizer_sharding {} cannot run under scenarios in which devices leave, because "

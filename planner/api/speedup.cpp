@@ -19,7 +19,8 @@ Job with_settings(Job job, const RunSettings& settings) {
   execution.gradient_sync = settings.gradient_sync;
   execution.overlap = settings.overlap;
   execution.optimizer_sharding = settings.optimizer_sharding;
-  job.automatic.schedule = job.automatic.gradient_sync = job.automatic.optimizer_sharding = false;
+  for (const Setting it : {Setting::schedule, Setting::gradient_sync, Setting::optimizer_sharding})
+    job.automatic[it] = false;
   return job;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/base/index.hpp"
 #include "core/base/parallel.hpp"
+#include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/simulate.hpp"

@@ -13,6 +13,7 @@
 #include "core/plan/target_settings.hpp"
 #include "core/cluster/topology.hpp"
 #include "core/io/readers/plan_reader.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::exporter {
 

@@ -15,6 +15,7 @@
 #include "core/plan/sharing_replicas.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "core/io/writers/plan_json.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::exporter {
 namespace {

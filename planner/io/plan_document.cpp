@@ -9,6 +9,7 @@
 #include "core/base/index.hpp"
 #include "core/io/writers/plan_json.hpp"
 #include "core/io/writers/rate_keys.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::io {
 namespace {

@@ -16,7 +16,7 @@ namespace dtfm::sim {
 StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies = false);
 
 /// The bytes that each device of the topology needs for its stages of `plan`, 0 if it has none: the peak of
-/// an undisturbed iteration. Throws Error if the schedule cannot be run or gives no order (Schedule::paths).
+/// an undisturbed iteration. Throws Error if the schedule cannot be run or gives no order (`paths`).
 std::vector<double> required_memory(const Problem& problem, const Plan& plan);
 
 /// The same for a run in which a new plan may replace the old one. It must be notified of assignments before

@@ -127,10 +127,10 @@ TEST_CASE("plans for churn differ from each other, and flush only where that fre
 TEST_CASE("a fixed sharding is an error where devices leave, and an open one is none") {
   Problem problem = tight_problem();
   problem.job.execution.gradient_sync = GradientSync::ring;
-  problem.job.automatic.optimizer_sharding = true;
+  problem.job.automatic[Setting::optimizer_sharding] = true;
   const PlanResult open = plan(request_under(problem, departures({{1, 1}}, 1000)));
   CHECK(open.best().plan.execution.optimizer_sharding == OptimizerSharding::none);
-  problem.job.automatic.optimizer_sharding = false;
+  problem.job.automatic[Setting::optimizer_sharding] = false;
   problem.job.execution.optimizer_sharding = OptimizerSharding::zero1;
   CHECK(error_message([&] {
           plan(request_under(problem, departures({{1, 1}}, 1000)));

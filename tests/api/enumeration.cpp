@@ -121,7 +121,7 @@ TEST_CASE("a stopped enumeration returns the plan found so far") {
 TEST_CASE("with open decisions an enumeration is as good as the best of those without") {
   Problem problem = tiny_problem(0);
   problem.job.training.global_batch = 4;
-  problem.job.automatic.gradient_sync = problem.job.automatic.micro_batch = true;
+  problem.job.automatic = {Setting::gradient_sync, Setting::micro_batch};
   api::PlanRequest request{problem};
   request.options.common.prove = true;  // all combinations together need more than the default limits
   const api::PlanResult open = api::plan(request);

@@ -277,7 +277,7 @@ TEST_CASE("ZeRO has the job's micro-batch or, if it is open, the largest one tha
     return std::pair(chosen.layout.value().job.execution.micro_batch, chosen.tried);
   };
   CHECK(chosen_size() == std::pair(1, 1));
-  problem.job.automatic.micro_batch = true;
+  problem.job.automatic[Setting::micro_batch] = true;
   CHECK(chosen_size() == std::pair(4, 1));
   problem.topology.edit().gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
   CHECK(chosen_size() == std::pair(2, 1));

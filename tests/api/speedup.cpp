@@ -48,14 +48,14 @@ TEST_CASE("a layout without pipelines or replicas has the schedule or collective
 
 TEST_CASE("a job with settings leaves none of them open") {
   Job job = chain_job(4, 1e6, 1e6);
-  job.automatic.schedule = job.automatic.gradient_sync = job.automatic.tensor = true;
+  job.automatic = {Setting::schedule, Setting::gradient_sync, Setting::tensor};
   job.execution.chunks = 4;
   const Job set = with_settings(job, {Schedule::one_f_one_b, {}, GradientSync::tree, true});
   CHECK(set.execution.schedule == Schedule::one_f_one_b);
   CHECK(!set.execution.chunks);
   CHECK(set.execution.gradient_sync == GradientSync::tree);
   CHECK(set.execution.overlap);
-  CHECK(set.automatic == Automatic{.tensor = true});
+  CHECK(set.automatic == SettingSet{Setting::tensor});
 }
 
 TEST_CASE("partitioned gradients come with a schedule that can run them") {
@@ -72,7 +72,7 @@ TEST_CASE("partitioned gradients come with a schedule that can run them") {
   CHECK(replaced.planned_schedule == replaced.layout);
   const Job job = with_settings(chain_job(4, 1e6, 1e6), replaced.layout);
   CHECK(job.execution.optimizer_sharding == OptimizerSharding::zero2);
-  CHECK(job.automatic == Automatic{});
+  CHECK(job.automatic == SettingSet{});
 }
 
 TEST_CASE("schemes that train differently, or as no plan can, are not decomposable") {

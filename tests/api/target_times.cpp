@@ -1,4 +1,5 @@
 // What trainers make of a plan, simulated.
+#include "core/plan/target.hpp"
 #include "planner/api/target_times.hpp"
 
 #include "simulator/simulate.hpp"

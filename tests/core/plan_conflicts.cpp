@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
+#include "tests/support/open_settings.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
@@ -67,8 +68,9 @@ TEST_CASE("every setting that contradicts the job is a conflict") {
   CHECK(conflict([](ExecutionConfig& it) { it.tied_embedding_sync = true; }) ==
         "tied_embedding_sync true, but the job's parallelism.tied_embedding_sync is false; set the job's to "
         "true");
-  CHECK(conflict([](ExecutionConfig& it) { it.iteration_barrier = false; }) ==
-        "iteration_barrier false, but the job's parallelism.iteration_barrier is true; set the job's to false");
+  CHECK(
+      conflict([](ExecutionConfig& it) { it.iteration_barrier = false; }) ==
+      "iteration_barrier false, but the job's parallelism.iteration_barrier is true; set the job's to false");
   CHECK(conflict([](ExecutionConfig& it) { it.recomputation = Recomputation::none; }) ==
         "recompute none, but the job's training.recompute is full; set the job's to none or auto");
   CHECK(
@@ -88,7 +90,7 @@ TEST_CASE("every setting that contradicts the job is a conflict") {
 
 TEST_CASE("settings that the job leaves to the planner are no conflict") {
   Job job = decided_job();
-  job.automatic = {true, true, true, true, true, true, true, true};
+  job.automatic = all_open_settings();
   job.execution.flush.reset();
   Plan plan = plan_of(job, 2, 1, 4);
   plan.execution.micro_batch = 1;
@@ -107,7 +109,7 @@ TEST_CASE("settings that the job leaves to the planner are no conflict") {
 
 TEST_CASE("a micro-batch that is not in the list of the job is a conflict") {
   Job job = decided_job();
-  job.automatic.micro_batch = true;
+  job.automatic[Setting::micro_batch] = true;
   job.micro_batch_choices = {2, 4};
   Plan plan = plan_of(job, 2, 1, 4);
   plan.execution.micro_batch = 4;

@@ -3,10 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
 #include "core/plan/target_settings.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
+#include "tests/support/open_settings.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
@@ -61,7 +63,7 @@ TEST_CASE("a job is restricted to what its target runs") {
               "optimizer adam-20 instead of adam-16", "uniform_pipelines true instead of false",
               "tied_embedding_sync true instead of false"});
   CHECK(job.target == Target::megatron);
-  CHECK(job.automatic.schedule);
+  CHECK(job.automatic[Setting::schedule]);
   CHECK(job.execution.schedule == Schedule::one_f_one_b_blocking);
   CHECK(is_choice(job, Schedule::interleaved));
   CHECK_FALSE(is_choice(job, Schedule::gpipe));
@@ -92,15 +94,15 @@ TEST_CASE("settings that a target runs are kept and the order of computations wh
 
 TEST_CASE("open settings stay open unless the target has a single choice") {
   Job job = gpt_job();
-  job.automatic = {true, true, true, true, true, true, true, true};
+  job.automatic = all_open_settings();
   restrict_to_target(job, Target::dtfm);
-  CHECK_FALSE(job.automatic.optimizer_sharding);
-  CHECK(job.automatic.micro_batch);
-  CHECK(job.automatic.gradient_sync);
-  CHECK_FALSE(job.automatic.schedule);
-  CHECK_FALSE(job.automatic.recomputation);
-  CHECK_FALSE(job.automatic.tensor);
-  CHECK_FALSE(job.automatic.activations);
+  CHECK_FALSE(job.automatic[Setting::optimizer_sharding]);
+  CHECK(job.automatic[Setting::micro_batch]);
+  CHECK(job.automatic[Setting::gradient_sync]);
+  CHECK_FALSE(job.automatic[Setting::schedule]);
+  CHECK_FALSE(job.automatic[Setting::recompute]);
+  CHECK_FALSE(job.automatic[Setting::tensor]);
+  CHECK_FALSE(job.automatic[Setting::activations]);
   CHECK(job.execution.schedule == Schedule::gpipe);
   CHECK(job.execution.recomputation == Recomputation::full);
   CHECK(job.training.optimizer == Optimizer::host_offload);
@@ -113,7 +115,7 @@ TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1
   job.execution.optimizer_sharding = OptimizerSharding::zero1;
   job.execution.gradient_sync = GradientSync::ring;
   Job open = job;
-  open.automatic.optimizer_sharding = true;
+  open.automatic[Setting::optimizer_sharding] = true;
   const auto change = [&](Target target) {
     Job own = job;
     for (const TargetChange& it : restrict_to_target(own, target))
@@ -132,7 +134,7 @@ TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1
   CHECK(run_on_target(plan, job, Target::torchtitan).plan.execution.optimizer_sharding ==
         OptimizerSharding::none);
   restrict_to_target(open, Target::megatron);
-  CHECK(open.automatic.optimizer_sharding);
+  CHECK(open.automatic[Setting::optimizer_sharding]);
   CHECK(is_choice(open, OptimizerSharding::zero1));
   CHECK_FALSE(is_choice(open, OptimizerSharding::zero2));
 }

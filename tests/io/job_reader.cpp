@@ -56,8 +56,8 @@ TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
   CHECK(job.execution.recomputation == Recomputation::full);
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
-  CHECK(job.automatic ==
-        Automatic{.micro_batch = true, .schedule = true, .gradient_sync = true, .optimizer_sharding = true});
+  CHECK(job.automatic == SettingSet{Setting::micro_batch, Setting::schedule, Setting::gradient_sync,
+                                    Setting::optimizer_sharding});
   CHECK(job.execution.schedule == Schedule::gpipe);
   CHECK(job.execution.gradient_sync == GradientSync::sharded_ps);
   CHECK(job.comm_cost_stages == 8);
@@ -84,7 +84,7 @@ TEST_CASE("keys that a job omits have the usual defaults") {
   CHECK_FALSE(job.efficiency);
   CHECK_FALSE(job.comm_cost);
   CHECK_FALSE(job.comm_cost_stages);
-  CHECK(job.automatic == Automatic{});
+  CHECK(job.automatic == SettingSet{});
 }
 
 TEST_CASE("the published job is the built-in one without open settings") {
@@ -124,7 +124,7 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.comm_cost->gradient.value() == 1073741824);
   CHECK(job.comm_cost->activation.value() == 3.5e6);
   CHECK(job.comm_cost_stages == 4);
-  CHECK(job.automatic == Automatic{});
+  CHECK(job.automatic == SettingSet{});
 
   const std::string json = job_json(job).dump();
   CHECK(job_json(job_of(json)).dump() == json);
@@ -157,22 +157,21 @@ TEST_CASE("settings that are auto are undecided and hold the first choice and re
   const std::string training = "global_batch: 6, ";
   struct Case {
     std::string text;
-    bool Automatic::*flag;
+    Setting setting;
   };
   const std::vector<Case> cases = {
-      {with("global_batch: 6", training + "micro_batch: auto"), &Automatic::micro_batch},
-      {with("global_batch: 6", training + "recompute: auto"), &Automatic::recomputation},
-      {small + "parallelism: {tensor: auto}\n", &Automatic::tensor},
-      {small + "parallelism: {schedule: auto}\n", &Automatic::schedule},
-      {small + "parallelism: {gradient_sync: auto}\n", &Automatic::gradient_sync},
-      {small + "parallelism: {optimizer_sharding: auto}\n", &Automatic::optimizer_sharding},
-      {small + "compression: {activations: auto}\n", &Automatic::activations},
-      {small + "compression: {gradients: auto}\n", &Automatic::gradients},
+      {with("global_batch: 6", training + "micro_batch: auto"), Setting::micro_batch},
+      {with("global_batch: 6", training + "recompute: auto"), Setting::recompute},
+      {small + "parallelism: {tensor: auto}\n", Setting::tensor},
+      {small + "parallelism: {schedule: auto}\n", Setting::schedule},
+      {small + "parallelism: {gradient_sync: auto}\n", Setting::gradient_sync},
+      {small + "parallelism: {optimizer_sharding: auto}\n", Setting::optimizer_sharding},
+      {small + "compression: {activations: auto}\n", Setting::activations},
+      {small + "compression: {gradients: auto}\n", Setting::gradients},
   };
-  for (const auto& [text, flag] : cases) {
+  for (const auto& [text, setting] : cases) {
     INFO(text);
-    Automatic expected;
-    expected.*flag = true;
+    const SettingSet expected = {setting};
     Job job = job_of(text);
     CHECK(job.automatic == expected);
     const std::string json = job_json(job).dump();
@@ -188,7 +187,7 @@ TEST_CASE("a list of micro-batches leaves the choice open and reads back as a li
     return job_of(with("global_batch: 6", "global_batch: 12, micro_batch: " + sizes));
   };
   const Job job = job_with("[4, 1, 2, 4]");
-  CHECK(job.automatic.micro_batch);
+  CHECK(job.automatic[Setting::micro_batch]);
   CHECK(job.micro_batch_choices == std::vector{1, 2, 4});
   CHECK(job.execution.micro_batch == 1);
   const std::string json = job_json(job).dump();
@@ -196,7 +195,7 @@ TEST_CASE("a list of micro-batches leaves the choice open and reads back as a li
   CHECK(job_json(job_of(json)).dump() == json);
 
   const Job single = job_with("[3]");
-  CHECK(single.automatic == Automatic{});
+  CHECK(single.automatic == SettingSet{});
   CHECK(single.micro_batch_choices.empty());
   CHECK(single.execution.micro_batch == 3);
 
@@ -397,10 +396,11 @@ TEST_CASE("a sharded optimizer requires a synchronization with halves, and zero2
         "job.yaml:5:35: `optimizer_sharding`: zero2 cannot be combined with schedule interleaved; use 1f1b");
   const Job open = job_with("optimizer_sharding: zero2, pipeline: auto, tensor: auto, gradient_sync: auto");
   CHECK(open.parallelism.pipeline == 1);
-  CHECK_FALSE(open.automatic.tensor);
-  CHECK(open.automatic.gradient_sync);
-  CHECK(job_with("optimizer_sharding: zero1, pipeline: auto, gradient_sync: auto").automatic.gradient_sync);
-  CHECK(job_with("optimizer_sharding: auto, gradient_sync: tree").automatic.optimizer_sharding);
+  CHECK_FALSE(open.automatic[Setting::tensor]);
+  CHECK(open.automatic[Setting::gradient_sync]);
+  CHECK(job_with("optimizer_sharding: zero1, pipeline: auto, gradient_sync: auto")
+            .automatic[Setting::gradient_sync]);
+  CHECK(job_with("optimizer_sharding: auto, gradient_sync: tree").automatic[Setting::optimizer_sharding]);
   CHECK(job_json(job_with("optimizer_sharding: none")).dump() == job_json(job_of(small)).dump());
 }
 
@@ -412,7 +412,7 @@ TEST_CASE("a model must state its kind") {
 TEST_CASE("a job for a target has the settings that it runs and may not have others") {
   const Job job = job_of(small + "target: megatron\n");
   CHECK(job.target == Target::megatron);
-  CHECK(job.automatic.schedule);
+  CHECK(job.automatic[Setting::schedule]);
   CHECK(job.execution.gradient_sync == GradientSync::ring);
   CHECK(job.execution.tied_embedding_sync);
   CHECK(job.execution.iteration_barrier);
@@ -430,8 +430,8 @@ TEST_CASE("a job for a target has the settings that it runs and may not have oth
         "job.yaml:5:26: `gradients`: target dtfm does not run `8-bit`; expected `1`, or no such key");
   const Job open = job_of(small + "parallelism: {schedule: auto, gradient_sync: auto}\ntarget: deepspeed\n");
   CHECK(open.execution.schedule == Schedule::one_f_one_b_blocking);
-  CHECK_FALSE(open.automatic.schedule);
-  CHECK_FALSE(open.automatic.gradient_sync);
+  CHECK_FALSE(open.automatic[Setting::schedule]);
+  CHECK_FALSE(open.automatic[Setting::gradient_sync]);
   CHECK(error_in(small + "target: megatorn\n") ==
         "job.yaml:5:9: `target`: unknown `megatorn`; did you mean `megatron`?");
   CHECK(error_in(small + "target: varuna\n") ==

@@ -215,7 +215,7 @@ TEST_CASE("all wrong flags and contradictions to the job or each other are repor
 
 TEST_CASE("the flags decide a micro-batch that the job leaves open") {
   Job job = job_of(8);
-  job.automatic.micro_batch = true;
+  job.automatic[Setting::micro_batch] = true;
   const Plan plan = plan_of("--micro-batch-size 4 --pipeline-model-parallel-size 4", eight, job);
   CHECK(plan.execution.micro_batch == 4);
   CHECK(plan.pipelines.front().micro_batches * static_cast<int>(plan.pipelines.size()) ==

@@ -15,6 +15,7 @@
 #include "core/io/text/json_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
+#include "tests/support/open_settings.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -260,7 +261,7 @@ TEST_CASE("older plans without execution have the settings of their job and para
   json file = configured_file();
   file.erase("execution");
   Job open = small_job();
-  open.automatic = {true, true, true, true, true, true, true, true};
+  open.automatic = all_open_settings();
   open.execution.overlap = true;
   open.execution.compression.throughput = BitsPerSecond(8e9);
   open.execution.compression.bandwidth_threshold = BitsPerSecond(1e9);
@@ -277,21 +278,21 @@ TEST_CASE("older plans without execution have the settings of their job and para
 TEST_CASE("the undecided settings are those that plan file and job both leave open") {
   json file = configured_file();
   Job open = configured_job();
-  open.automatic = {true, true, true, true, true, true, true, true};
+  open.automatic = all_open_settings();
   const auto undecided = [&] {
     return parse_plan_with_open_settings(file.dump(), "plan.json", four_devices(), open).undecided;
   };
-  CHECK(undecided() == Automatic{});
+  CHECK(undecided() == SettingSet{});
   file.erase("execution");
-  CHECK(undecided() == Automatic{});
+  CHECK(undecided() == SettingSet{});
   file["job"]["parallelism"]["schedule"] = "auto";
-  CHECK(undecided() == Automatic{});  // `parallelism` decides it
+  CHECK(undecided() == SettingSet{});  // `parallelism` decides it
   file.erase("parallelism");
-  CHECK(undecided() == Automatic{.schedule = true});
+  CHECK(undecided() == SettingSet{Setting::schedule});
   file.erase("job");
   CHECK(undecided() == open.automatic);
-  open.automatic = {.micro_batch = true};
-  CHECK(undecided() == Automatic{.micro_batch = true});
+  open.automatic = {Setting::micro_batch};
+  CHECK(undecided() == SettingSet{Setting::micro_batch});
 }
 
 TEST_CASE("an unknown schedule in an older plan is answered with the similar one") {
@@ -323,10 +324,10 @@ TEST_CASE("a setting that contradicts the given job is refused at its place in t
         "or auto, "
         "or use the job that the plan was made for");
   Job job = small_job();
-  job.automatic.schedule = true;
+  job.automatic[Setting::schedule] = true;
   const auto parse = [&] { return parse_plan(text, "plan.json", four_devices(), job); };
   CHECK_THAT(error_message(parse), contains("plan.json:2:70: compression.gradients 0.5, but the job's "));
-  job.automatic.gradients = true;
+  job.automatic[Setting::gradients] = true;
   CHECK(parse().execution.schedule == Schedule::one_f_one_b);
   CHECK_NOTHROW(parse_standalone_plan(text, "plan.json", small_job()));
 }

@@ -157,8 +157,7 @@ TEST_CASE("a model that fits one device stays there if the network is slow") {
 TEST_CASE("the same seed gives the same plans for any number of threads") {
   Problem problem = small_problem({3, 3, 2}, 6, 12);
   problem.topology.edit().devices[4].speed = 0.7;
-  problem.job.automatic.schedule = problem.job.automatic.gradient_sync = problem.job.automatic.micro_batch =
-      true;
+  problem.job.automatic = {Setting::schedule, Setting::gradient_sync, Setting::micro_batch};
   IterationSearchOptions options = search_options(5000);
   const IterationSearchResult first = search_iteration(problem, options);
   for (const int threads : {2, 3, 8}) {
@@ -176,11 +175,10 @@ TEST_CASE("automatic decisions are made and never make the plan worse") {
   Problem fixed = small_problem({4, 4}, 8, 32);
   const double before = search_iteration(fixed, search_options()).finalists.front().iteration_s;
   Problem open = fixed;
-  open.job.automatic.schedule = open.job.automatic.gradient_sync = open.job.automatic.activations =
-      open.job.automatic.gradients = true;
+  open.job.automatic = {Setting::schedule, Setting::gradient_sync, Setting::activations, Setting::gradients};
   const PlanCandidate found = search_iteration(open, search_options()).finalists.front();
   CHECK(found.iteration_s <= before * 1.001);
-  CHECK(found.job->problem.job.automatic == Automatic{});
+  CHECK(found.job->problem.job.automatic == SettingSet{});
   // Compression is free in this problem, so the plan compresses whatever it sends.
   const Compression& compression = found.job->problem.job.execution.compression;
   CHECK(std::min(compression.activations, compression.gradients) == 0.25);
@@ -190,7 +188,7 @@ TEST_CASE("automatic compression that is free is found as if it were given") {
   Problem given = small_problem({4, 4}, 8, 32);
   given.job.execution.compression.activations = given.job.execution.compression.gradients = 0.25;
   Problem open = small_problem({4, 4}, 8, 32);
-  open.job.automatic.activations = open.job.automatic.gradients = true;
+  open.job.automatic = {Setting::activations, Setting::gradients};
   const PlanCandidate found = search_iteration(open, search_options()).finalists.front();
   const PlanCandidate expected = search_iteration(given, search_options()).finalists.front();
   CHECK(found.iteration_s == expected.iteration_s);
@@ -206,9 +204,9 @@ TEST_CASE("an automatic micro-batch is no worse than any given one whatever the 
       problem.topology.edit().gpus[0].memory = Bytes(memory);
       problem.topology.edit().devices[0].speed = 0.7;
       problem.constants.micro_batch_overhead_s = 2;
-      problem.job.automatic.micro_batch = true;
+      problem.job.automatic[Setting::micro_batch] = true;
       const IterationSearchResult open = search_iteration(problem, search_options());
-      problem.job.automatic.micro_batch = false;
+      problem.job.automatic[Setting::micro_batch] = false;
       for (const int size : {1, 2, 4, 8, 16}) {
         CAPTURE(size);
         problem.job.execution.micro_batch = size;
@@ -229,7 +227,7 @@ TEST_CASE("micro-batches are chosen from the list that the job gives") {
       problem.job.execution.micro_batch = size;
       best_s = std::min(best_s, search_iteration(problem, search_options()).finalists.front().iteration_s);
     }
-    problem.job.automatic.micro_batch = true;
+    problem.job.automatic[Setting::micro_batch] = true;
     problem.job.micro_batch_choices = sizes;
     problem.job.execution.micro_batch = sizes.front();
     const IterationSearchResult open = search_iteration(problem, search_options());
@@ -245,8 +243,8 @@ TEST_CASE("every sequence is trained within the limits whatever is automatic") {
       for (const std::optional<int> stages :
            {std::optional<int>(), std::optional<int>(std::min(layers, 3))}) {
         Problem problem = small_problem({3, 2}, layers, batch);
-        Automatic& open = problem.job.automatic;
-        open.micro_batch = open.schedule = open.recomputation = open.gradient_sync = true;
+        problem.job.automatic = {Setting::micro_batch, Setting::schedule, Setting::recompute,
+                                 Setting::gradient_sync};
         if (batch == 36) problem.job.execution.flush = 5;
         IterationSearchOptions options = search_options(1000);
         options.limits.stages = stages;

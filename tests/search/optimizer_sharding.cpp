@@ -1,5 +1,6 @@
 // Sharded optimizers as decisions of the search.
 #include "core/plan/optimizer_sharding.hpp"
+#include "core/plan/target.hpp"
 
 #include <set>
 #include <string>
@@ -33,7 +34,8 @@ Problem sharded_search_problem(double memory_bytes) {
 
 TEST_CASE("every alternative can run, and each sharding is among them") {
   Problem problem = undecided_problem();
-  problem.job.automatic.optimizer_sharding = problem.job.automatic.tensor = true;
+  problem.job.automatic[Setting::optimizer_sharding] = true;
+  problem.job.automatic[Setting::tensor] = true;
   Decisions decisions(problem);
   std::set<std::tuple<OptimizerSharding, GradientSync, int>> seen;
   std::vector<std::shared_ptr<const DecidedJob>> jobs = {decisions.first()};
@@ -60,7 +62,7 @@ TEST_CASE("every alternative can run, and each sharding is among them") {
 
 TEST_CASE("a job that fixes the synchronization is sharded with it or not at all") {
   Problem problem = sharded_search_problem(16e9);
-  problem.job.automatic.optimizer_sharding = true;
+  problem.job.automatic[Setting::optimizer_sharding] = true;
   for (const auto& [sync, expected] :
        {std::pair(GradientSync::sharded_ps, 3), std::pair(GradientSync::tree, 0)}) {
     problem.job.execution.gradient_sync = sync;
@@ -80,7 +82,7 @@ TEST_CASE("a job that fixes the synchronization is sharded with it or not at all
 TEST_CASE("auto shards as much as memory requires") {
   const auto found = [](double memory_bytes) {
     Problem problem = sharded_search_problem(memory_bytes);
-    problem.job.automatic.optimizer_sharding = true;
+    problem.job.automatic[Setting::optimizer_sharding] = true;
     IterationSearchOptions options = few_evaluations();
     options.limits.stages = 1;
     options.limits.replicas = 4;
@@ -98,7 +100,7 @@ TEST_CASE("a search with partitioned gradients plans only single devices") {
   for (const OptimizerSharding sharding : {OptimizerSharding::zero2, OptimizerSharding::zero3}) {
     Problem problem = sharded_search_problem(16e9);
     problem.job.execution.optimizer_sharding = sharding;
-    problem.job.automatic.tensor = problem.job.automatic.micro_batch = true;
+    problem.job.automatic = {Setting::tensor, Setting::micro_batch};
     for (const PlanCandidate& it : search_iteration(problem, few_evaluations()).finalists) {
       CHECK_NOTHROW(check_optimizer_sharding(it.plan));
       CHECK(depth(it.plan) == 1);
@@ -110,7 +112,7 @@ TEST_CASE("a search with partitioned gradients plans only single devices") {
 TEST_CASE("an automatic sharding is no worse than any given one") {
   Problem problem = sharded_search_problem(2e9);
   Problem open = problem;
-  open.job.automatic.optimizer_sharding = true;
+  open.job.automatic[Setting::optimizer_sharding] = true;
   const PlanCandidate found = search_iteration(open, few_evaluations()).finalists.front();
   for (const OptimizerShardingTraits& sharding : optimizer_sharding_table()) {
     problem.job.execution.optimizer_sharding = sharding.kind;

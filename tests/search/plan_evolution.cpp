@@ -167,7 +167,7 @@ TEST_CASE("evolution gives stages degrees of their own") {
 
 TEST_CASE("evolution changes a bad decision") {
   Problem problem = random_problem(1);
-  problem.job.automatic.micro_batch = true;
+  problem.job.automatic[Setting::micro_batch] = true;
   Decisions decisions(problem);
   const DecidedJobs jobs = decisions.alternatives(*decisions.first());
   const auto worst = std::find_if(jobs.begin(), jobs.end(), [](const auto& it) {

@@ -2,6 +2,7 @@
 #include "core/plan/target_settings.hpp"
 
 #include "core/base/index.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -25,8 +26,8 @@ Problem open_problem(Target target) {
   job.model = Transformer{6, 512, 8, 256, 5000};
   job.training.global_batch = 24;
   job.efficiency = 0.5;
-  Automatic& open = job.automatic;
-  open.schedule = open.gradient_sync = open.micro_batch = open.recomputation = open.tensor = true;
+  job.automatic = {Setting::schedule, Setting::gradient_sync, Setting::micro_batch, Setting::recompute,
+                   Setting::tensor};
   restrict_to_target(job, target);
   return problem;
 }

@@ -117,7 +117,7 @@ TEST_CASE("the degree may differ between GPU models") {
     for (const int degree : {1, 2, 4}) {
       Problem common = problem;
       common.job.parallelism.tensor = degree;
-      common.job.automatic.tensor = false;
+      common.job.automatic[Setting::tensor] = false;
       const PlanCandidate it = search_iteration(common, search_options(10'000)).finalists.front();
       if (it.deficit_bytes <= 0) best_common = std::min(best_common, it.iteration_s);
     }
@@ -148,7 +148,7 @@ TEST_CASE("degrees per stage are never worse than the best single one and can be
     Problem problem = host_problem(hosts, 16);
     const double open = search_iteration(problem, search_options(20'000)).finalists.front().iteration_s;
     double least = 1e300;
-    problem.job.automatic.tensor = false;
+    problem.job.automatic[Setting::tensor] = false;
     for (const int tensor : {1, 2, 4}) {
       problem.job.parallelism.tensor = tensor;
       if (tensor > hosts.front()) continue;

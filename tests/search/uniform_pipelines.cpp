@@ -76,7 +76,7 @@ TEST_CASE("pipelines are uniform whatever is automatic and however memory requir
       CAPTURE(batch, memory);
       Problem problem = small_problem({3, 2}, 6, batch, 2);
       problem.topology.edit().gpus[0].memory = Bytes(memory);
-      problem.job.automatic.micro_batch = problem.job.automatic.gradient_sync = true;
+      problem.job.automatic = {Setting::micro_batch, Setting::gradient_sync};
       for (const PlanCandidate& it : search_iteration(problem, search_options(1500)).finalists) {
         CHECK(are_uniform(it.plan));
         CHECK(tensor_degrees(it.plan).size() == 1);

@@ -28,7 +28,7 @@ inline Problem host_problem(const std::vector<int>& hosts, int micro_batches) {
   job.model = Transformer{4, 64, 4, 128, 100};
   job.efficiency = 1;
   job.training.global_batch = micro_batches;
-  job.automatic.tensor = true;
+  job.automatic[Setting::tensor] = true;
   return problem;
 }
 

@@ -101,8 +101,7 @@ inline Problem undecided_problem() {
   problem.job.training.global_batch = 12;
   problem.topology.edit().devices[4].speed = 0.7;
   for (Device& device : problem.topology.edit().devices) device.price = DollarsPerHour(device.site + 1);
-  Automatic& open = problem.job.automatic;
-  open.schedule = open.gradient_sync = open.micro_batch = true;
+  problem.job.automatic = {Setting::schedule, Setting::gradient_sync, Setting::micro_batch};
   return problem;
 }
 

@@ -71,7 +71,8 @@ TEST_CASE("plans for churn complete more iterations under all recorded spot inst
       PlanRequest request{problem};
       request.options.common.threads = 2;
       request.options.common.evaluations = 20'000;
-      request.problem.job.automatic.optimizer_sharding = false;  // the simulator would reject the plan
+      request.problem.job.automatic[Setting::optimizer_sharding] =
+          false;  // the simulator would reject the plan
       const PlanResult without = plan(request);
       request.scenarios.emplace_back();
       for (const Recording& recording : recordings) {

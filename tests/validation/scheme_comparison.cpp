@@ -49,7 +49,7 @@ struct Row {
 
 Row row_of(const Problem& problem) {
   Problem sized = problem;  // zero3 communicates per micro-batch, so that it needs larger ones
-  sized.job.automatic.micro_batch = true;
+  sized.job.automatic[Setting::micro_batch] = true;
   constexpr long long evaluations = 50'000;  // a third of what convergence takes
   return {best_plan(problem, 2, evaluations).seconds, seconds_of(problem, "gpipe-random"),
           seconds_of(problem, "megatron"), seconds_of(problem, "megatron-random"),
@@ -118,7 +118,7 @@ TEST_CASE("an open micro-batch is no worse than given ones") {
       problem.job.execution.micro_batch = micro_batch;
       given_s = std::min(given_s, best_plan(problem, 2).seconds);
     }
-    problem.job.automatic.micro_batch = true;
+    problem.job.automatic[Setting::micro_batch] = true;
     const double open_s = best_plan(problem, 2).seconds;
     fmt::print("{:12} micro-batch open: {:.2f} s, given: {:.2f} s\n", topology, open_s, given_s);
     CHECK(open_s <= given_s);
@@ -127,7 +127,7 @@ TEST_CASE("an open micro-batch is no worse than given ones") {
 
 TEST_CASE("in a data centre all systems are within a factor of 3") {
   Problem problem = problem_on("datacenter", 24, 1024);
-  problem.job.automatic.gradient_sync = true;  // Megatron's is a ring
+  problem.job.automatic[Setting::gradient_sync] = true;  // Megatron's is a ring
   const Row row = row_of(problem);
   print(problem, row);
   for (const double seconds : {row.unplanned, row.megatron, row.megatron_random, row.zero3}) {

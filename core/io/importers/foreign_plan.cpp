@@ -104,8 +104,8 @@ PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, c
   errors.throw_if_any(closing);
   if (const std::string unused = resolver.format_unused_devices(); !unused.empty()) notes.push_back(unused);
   for (std::string& note : cross_host_tensor_notes(plan, topology)) notes.push_back(std::move(note));
-  Automatic undecided = job.automatic;
-  if (plan.execution.micro_batch != job.execution.micro_batch) undecided.micro_batch = false;
+  SettingSet undecided = job.automatic;
+  if (plan.execution.micro_batch != job.execution.micro_batch) undecided[Setting::micro_batch] = false;
   return {plan, notes, undecided};
 }
 

@@ -35,7 +35,7 @@ std::optional<Job> plan_job(const PlanSource& source);
 struct PlanAndNotes {
   Plan plan;
   std::vector<std::string> notes;                  // for the user
-  Automatic undecided;                             // settings that neither the file nor the job decides
+  SettingSet undecided;                            // settings that neither the file nor the job decides
   std::optional<double> checkpoint_period_s = {};  // for scenarios that leave it open
 };
 

@@ -79,7 +79,7 @@ class MegatronReader {
   void check_micro_batch() {
     constexpr std::string_view flag = "--micro-batch-size";
     const auto number = flags_.number(flag);
-    if (!job_.automatic.micro_batch) return check(flag, job_.execution.micro_batch, "micro_batch");
+    if (!job_.automatic[Setting::micro_batch]) return check(flag, job_.execution.micro_batch, "micro_batch");
     if (!number) return;
     if (*number > 0 && job_.training.global_batch % *number == 0)
       job_.execution.micro_batch = *number;
@@ -165,7 +165,7 @@ std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& f
         fmt::format("--use-distributed-optimizer is {}among the flags, but the plan assumes "
                     "optimizer_sharding: {}, as job {} says",
                     shards ? "not " : "", name_of(plan.execution.optimizer_sharding), job.name));
-  if (plan.execution.schedule == Schedule::gpipe)
+  if (traits(plan.execution.schedule).forwards_first)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
   const auto& stages = plan.pipelines.front().stages;
   const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };

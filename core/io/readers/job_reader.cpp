@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <set>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,10 +10,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/plan/compression.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/kind_table.hpp"
+#include "core/plan/settings.hpp"
 #include "core/plan/target_settings.hpp"
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/model_reader.hpp"
@@ -24,6 +22,7 @@
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 #include "core/io/text/yaml_reader.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::io {
 
@@ -40,39 +39,14 @@ int read_whole_number(const YamlValue& value, int min_value, int max_value) {
   return static_cast<int>(value.integer(min_value, max_value));
 }
 
-int required_count(const YamlMap& map, std::string_view key, int max_value) {
-  return read_whole_number(map.required(key), 1, max_value);
-}
-
-/// Sets `kind` to the value that `key` names, which must be one that jobs may name. Leaves it unchanged if
-/// the key is missing. If `automatic` is given, the key may also be `auto`, which sets only that.
-template <class Row>
-void read_kind(const YamlMap& map, std::string_view key, std::span<const Row> table,
-               decltype(Row::kind)& kind, bool* automatic = nullptr) {
-  const auto value = map.optional(key);
-  if (automatic) *automatic = value && value->is_word("auto");
-  if (!value || (automatic && *automatic)) return;
-  const std::vector<std::string_view> names = names_in_jobs(table);
-  kind = *kind_named(table, names[value->choice(names)]);
-}
-
-/// Returns nullopt for `auto` and if the key is missing.
-std::optional<int> count_or_auto(const YamlMap& map, std::string_view key) {
-  const auto value = map.optional(key);
-  if (!value || value->is_word("auto")) return std::nullopt;
-  return read_whole_number(*value, 1, max_count);
-}
-
 std::optional<int> optional_count(const YamlMap& map, std::string_view key, int min_value) {
   const auto value = map.optional(key);
   return value ? std::optional(read_whole_number(*value, min_value, max_count)) : std::nullopt;
 }
 
-/// Sets the micro-batch of `job`, whose global batch must have been read, to a number, or leaves it open:
-/// `auto`, or a list of numbers to choose from.
+/// Sets the micro-batch of `job`, whose global batch must have been read, to a number, or leaves it open by a
+/// list of numbers to choose from.
 void read_micro_batch(const YamlValue& value, Job& job) {
-  job.automatic.micro_batch = value.is_word("auto");
-  if (job.automatic.micro_batch) return;
   const auto read = [&](const YamlValue& it) {
     const int size = read_whole_number(it, 1, max_count);
     if (job.training.global_batch % size != 0)
@@ -88,63 +62,97 @@ void read_micro_batch(const YamlValue& value, Job& job) {
   for (const YamlValue& it : value.list()) sizes.insert(read(it));
   if (sizes.empty()) throw value.value_error("is empty");
   job.execution.micro_batch = *sizes.begin();
-  job.automatic.micro_batch = sizes.size() > 1;
-  if (job.automatic.micro_batch) job.micro_batch_choices.assign(sizes.begin(), sizes.end());
+  job.automatic[Setting::micro_batch] = sizes.size() > 1;
+  if (sizes.size() > 1) job.micro_batch_choices.assign(sizes.begin(), sizes.end());
 }
 
-/// Sets micro-batch and recomputation of `job`, whose global batch must have been read.
-void read_micro_batch_and_recomputation(const YamlMap& map, Job& job) {
-  ExecutionConfig& execution = job.execution;
-  if (const auto micro_batch = map.optional("micro_batch")) read_micro_batch(*micro_batch, job);
-  read_kind(map, "recompute", recomputation_table(), execution.recomputation, &job.automatic.recomputation);
+bool is_number(const std::string& text) {
+  return text.find_first_not_of("0123456789+-.eE") == std::string::npos;
 }
 
-/// Checks only the settings that the job fixes; the planner chooses the others to match.
+/// Reads the name of a preset.
+CompressionPreset read_compression_preset(const YamlValue& value, bool for_activations) {
+  const auto preset = parse_compression_preset(value.text());
+  std::vector<std::string_view> known;
+  for (const CompressionTraits& method : compression_table()) {
+    if (for_activations && !method.compresses_activations) continue;
+    if (preset && preset->method == method.kind) return *preset;
+    known.push_back(method.description);
+  }
+  throw value.value_error(
+      fmt::format("expected {}, a ratio or `auto`; found {}", fmt::join(known, ", "), quote(value.text())));
+}
+
+/// Reads a ratio, or a preset that jobs may name for it. Model and training of the job must have been read.
+void read_ratio(const SettingTraits& setting, const YamlValue& value, Job& job) {
+  if (!value.is_scalar() || is_number(value.text())) return setting.set(job, CompressionRatio{value.ratio()});
+  const CompressionPreset preset = read_compression_preset(value, setting.is_for_activations);
+  try {
+    setting.compress(job, preset);
+  } catch (const Error& error) {
+    throw value.value_error(error.what());
+  }
+}
+
+/// Sets what the job says about a setting. Values of other settings that are checked with it, or by which it
+/// is read, must have been read.
+void read_setting(const SettingTraits& setting, const YamlValue& value, Job& job) {
+  if (setting.may_be_auto && value.is_word("auto")) {
+    job.automatic[setting.kind] = !setting.none_is_open;
+    return;
+  }
+  if (setting.kind == Setting::micro_batch) return read_micro_batch(value, job);
+  switch (setting.type) {
+    case SettingType::flag:
+      return setting.set(job, value.boolean());
+    case SettingType::count:
+      return setting.set(job, read_whole_number(value, setting.min, max_count));
+    case SettingType::name: {
+      const std::vector<std::string_view> names = setting.names();
+      return setting.set(job, names[value.choice(names)]);
+    }
+    case SettingType::ratio:
+      return read_ratio(setting, value, job);
+    case SettingType::rate:
+      return setting.set(job, value.rate());
+  }
+}
+
+/// Reads the settings of a section of a job. Those that the map lacks stay as they are.
+YamlMap read_section(const YamlValue& value, SettingSection section, Job& job) {
+  std::vector<std::string_view> keys;
+  for (const SettingTraits& it : setting_table())
+    if (it.section == section) keys.push_back(it.name);
+  const YamlMap map = value.map(keys);
+  for (const SettingTraits& it : setting_table()) {
+    if (it.section != section) continue;
+    if (const auto given = it.is_required ? map.required(it.name) : map.optional(it.name))
+      read_setting(it, *given, job);
+  }
+  return map;
+}
+
+/// Checks only the settings that the job fixes: the others have defaults, which every sharding can run with, and
+/// the planner chooses them to match.
 void check_sharding(const YamlMap& map, const Job& job) {
   const auto sharding = map.optional("optimizer_sharding");
-  if (!sharding || job.automatic.optimizer_sharding) return;
-  ExecutionConfig fixed = job.execution;
-  if (job.automatic.gradient_sync) fixed.gradient_sync = GradientSync::ring;
-  if (job.automatic.schedule) fixed.schedule = Schedule::one_f_one_b;
+  if (!sharding || job.automatic[Setting::optimizer_sharding]) return;
   try {
-    check_optimizer_sharding(fixed);
+    check_optimizer_sharding(job.execution);
   } catch (const Error& error) {
     throw sharding->value_error(error.what());
   }
 }
 
-/// Sets what a job has in `parallelism` besides the degrees.
-void read_schedule_and_sync(const YamlMap& map, Job& job) {
-  ExecutionConfig& execution = job.execution;
-  read_kind(map, "schedule", schedule_table(), execution.schedule, &job.automatic.schedule);
-  read_kind(map, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
-            &job.automatic.gradient_sync);
-  execution.optimizer_sharding = OptimizerSharding::none;
-  read_kind(map, "optimizer_sharding", optimizer_sharding_table(), execution.optimizer_sharding,
-            &job.automatic.optimizer_sharding);
-  execution.chunks = optional_count(map, "chunks", 2);
-  execution.flush = optional_count(map, "flush", 1);
-  const auto overlap = map.optional("overlap");
-  execution.overlap = overlap && overlap->boolean();
-  const auto tied = map.optional("tied_embedding_sync");
-  execution.tied_embedding_sync = tied && tied->boolean();
-  const auto barrier = map.optional("iteration_barrier");
-  execution.iteration_barrier = !barrier || barrier->boolean();
-  const ScheduleTraits& schedule = traits(execution.schedule);
-  if (schedule.has_chunks && !execution.chunks)
+/// Checks the settings of an execution that require each other.
+void check_execution(const YamlMap& map, const Job& job) {
+  const ScheduleTraits& schedule = traits(job.execution.schedule);
+  if (schedule.has_chunks && !job.execution.chunks)
     throw map.required("schedule")
         .value_error(fmt::format("`{}` requires `chunks`, the number of stages per device", schedule.name));
-  if (!schedule.has_chunks && execution.chunks)
+  if (!schedule.has_chunks && job.execution.chunks)
     throw map.required("chunks").value_error("requires schedule `interleaved`");
   check_sharding(map, job);
-}
-
-void read_training(const YamlValue& value, Job& job) {
-  const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
-  job.training.global_batch = required_count(map, "global_batch", max_count);
-  read_kind(map, "precision", precision_table(), job.training.precision);
-  read_kind(map, "optimizer", optimizer_table(), job.training.optimizer);
-  read_micro_batch_and_recomputation(map, job);
 }
 
 /// Degrees that are open become 1.
@@ -156,81 +164,15 @@ void read_single_devices(const YamlMap& map, Job& job) {
           .value_error(fmt::format("{} requires {} 1; use zero1, or remove `{}`",
                                    name_of(job.execution.optimizer_sharding), key, key));
   job.parallelism.pipeline = 1;
-  job.automatic.tensor = false;
+  job.automatic[Setting::tensor] = false;
 }
 
 void read_parallelism(const YamlValue& value, Job& job) {
-  const YamlMap map = value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync",
-                                 "optimizer_sharding", "overlap", "tied_embedding_sync", "iteration_barrier",
-                                 "sequence_parallel", "scatter_gather", "uniform_pipelines"});
-  job.parallelism.pipeline = count_or_auto(map, "pipeline");
-  job.parallelism.data = count_or_auto(map, "data");
-  job.parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
-  const auto tensor = map.optional("tensor");
-  job.automatic.tensor = tensor && tensor->is_word("auto");
-  read_schedule_and_sync(map, job);
+  const YamlMap map = read_section(value, SettingSection::parallelism, job);
+  check_execution(map, job);
   if (requires_single_devices(job)) read_single_devices(map, job);
-  if (const auto sequence_parallel = map.optional("sequence_parallel"))
-    job.parallelism.sequence_parallel = sequence_parallel->boolean();
-  if (const auto scatter_gather = map.optional("scatter_gather")) {
-    job.parallelism.scatter_gather = scatter_gather->boolean();
-    if (job.parallelism.scatter_gather && job.parallelism.sequence_parallel)
-      throw scatter_gather->value_error("requires `sequence_parallel: false`");
-  }
-  if (const auto uniform_pipelines = map.optional("uniform_pipelines"))
-    job.parallelism.uniform_pipelines = uniform_pipelines->boolean();
-}
-
-bool is_number(const std::string& text) {
-  return text.find_first_not_of("0123456789+-.eE") == std::string::npos;
-}
-
-/// Reads the name of a preset of one of `methods`.
-CompressionPreset read_compression_preset(const YamlValue& value,
-                                          std::span<const CompressionTraits> methods) {
-  const auto preset = parse_compression_preset(value.text());
-  std::vector<std::string_view> known;
-  for (const CompressionTraits& method : methods) {
-    if (preset && preset->method == method.kind) return *preset;
-    known.push_back(method.description);
-  }
-  throw value.value_error(
-      fmt::format("expected {}, a ratio or `auto`; found {}", fmt::join(known, ", "), quote(value.text())));
-}
-
-/// Reads a ratio, a preset, which `compress` applies, or `auto`, which leaves `ratio` unchanged.
-void read_ratio(const YamlMap& map, std::string_view key, std::span<const CompressionTraits> methods,
-                double& ratio, bool& automatic,
-                const std::function<void(const CompressionPreset&)>& compress) {
-  const auto value = map.optional(key);
-  automatic = value && value->is_word("auto");
-  if (!value || automatic) return;
-  if (!value->is_scalar() || is_number(value->text())) {
-    ratio = value->ratio();
-    return;
-  }
-  const CompressionPreset preset = read_compression_preset(*value, methods);
-  try {
-    compress(preset);
-  } catch (const Error& error) {
-    throw value->value_error(error.what());
-  }
-}
-
-/// Sets the compression of `job`, whose model and training must have been read.
-void read_compression(const YamlValue& value, Job& job) {
-  const YamlMap map = value.map({"activations", "gradients", "throughput", "bandwidth_threshold"});
-  Compression& compression = job.execution.compression;
-  std::vector<CompressionTraits> for_activations;
-  for (const CompressionTraits& method : compression_table())
-    if (method.compresses_activations) for_activations.push_back(method);
-  read_ratio(map, "activations", for_activations, compression.activations, job.automatic.activations,
-             [&](const CompressionPreset& preset) { compress_activations(job, preset); });
-  read_ratio(map, "gradients", compression_table(), compression.gradients, job.automatic.gradients,
-             [&](const CompressionPreset& preset) { compress_gradients(job, preset); });
-  if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
-  if (const auto threshold = map.optional("bandwidth_threshold"))
-    compression.bandwidth_threshold = threshold->rate();
+  if (job.parallelism.scatter_gather && job.parallelism.sequence_parallel)
+    throw map.required("scatter_gather").value_error("requires `sequence_parallel: false`");
 }
 
 void read_analytic(const YamlValue& value, Job& job) {
@@ -333,10 +275,11 @@ Job parse_job(std::string text, std::string file, const FileReader& open_file, b
                                      "compression", "profile", "calibration", "comm_cost"});
   Job job;
   job.name = map.required("name").text();
-  read_training(map.required("training"), job);
+  read_section(map.required("training"), SettingSection::training, job);
   job.model = read_model(map.required("model"), bytes_per_element(job.training), open_file);
   if (const auto parallelism = map.optional("parallelism")) read_parallelism(*parallelism, job);
-  if (const auto compression = map.optional("compression")) read_compression(*compression, job);
+  if (const auto compression = map.optional("compression"))
+    read_section(*compression, SettingSection::compression, job);
   if (const auto profile = map.optional("profile")) read_profiles(*profile, open_file, with_profiles, job);
   if (const auto calibration = map.optional("calibration"))
     job.calibration = read_calibration(*calibration, open_file);
@@ -361,24 +304,32 @@ Job parse_job(std::string text, std::string file) {
 PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job) {
   const YamlDocument document(std::move(text), file);
   const YamlValue root = document.root();
-  const YamlMap map =
-      root.map({"micro_batch", "schedule", "chunks", "flush", "gradient_sync", "optimizer_sharding",
-                "overlap", "tied_embedding_sync", "iteration_barrier", "recompute", "compression"});
+  std::vector<std::string_view> keys;
+  for (const SettingTraits& it : setting_table())
+    if (it.get_in_plan != nullptr && it.section != SettingSection::compression) keys.push_back(it.name);
+  keys.push_back(name_of(SettingSection::compression));
+  const YamlMap map = root.map(keys);
   Job decided;
   decided.model = job.model;
   decided.training = job.training;
   decided.execution = job.execution;
-  read_micro_batch_and_recomputation(map, decided);
-  read_schedule_and_sync(map, decided);
+  for (const SettingTraits& it : setting_table()) {
+    if (it.get_in_plan == nullptr || it.section == SettingSection::compression) continue;
+    if (const auto value = map.optional(it.name))
+      read_setting(it, *value, decided);
+    else if (!it.is_always_written)
+      it.set(decided, default_value(it.kind));
+  }
+  check_execution(map, decided);
   PlacedExecution result;
   for (const auto& [key, value] : root.entries()) result.places[key.text()] = value.where();
   if (const auto compression = map.optional("compression")) {
     decided.execution.compression = {};
-    read_compression(*compression, decided);
+    read_section(*compression, SettingSection::compression, decided);
     for (const auto& [key, value] : compression->entries())
       result.places["compression." + key.text()] = value.where();
   }
-  if (!(decided.automatic == Automatic{}))
+  if (!decided.automatic.is_empty())
     throw root.error("the execution of a plan has `auto`; expected the settings that were decided");
   result.execution = decided.execution;
   result.place = root.where();

@@ -21,7 +21,7 @@ struct PlacedExecution {
   ExecutionConfig execution;
   std::string place;                          // file:line:column
   std::map<std::string, std::string> places;  // by key, for example "compression.activations"
-  Automatic undecided;                        // settings that the file leaves open
+  SettingSet undecided;                       // settings that the file leaves open
 };
 
 /// Parses the `execution` of a plan for this job. The keys are those of jobs. Without `chunks`, `flush`,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <span>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -12,8 +11,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "core/base/kind_table.hpp"
 #include "core/plan/plan_conflicts.hpp"
+#include "core/plan/settings.hpp"
 #include "core/io/readers/device_inventory.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/text/json_reader.hpp"
@@ -299,35 +298,23 @@ void check_agrees(const JsonCursor& parallelism, const char* key, std::string_vi
 void check_agrees(const JsonCursor& plan, std::string_view place, const ExecutionConfig& execution) {
   const auto parallelism = plan.optional("parallelism");
   if (!parallelism) return;
-  check_agrees(*parallelism, "schedule", place, name_of(execution.schedule));
-  check_agrees(*parallelism, "gradient_sync", place, name_of(execution.gradient_sync));
-  check_agrees(*parallelism, "optimizer_sharding", place, name_of(execution.optimizer_sharding));
+  for (const SettingTraits& it : setting_table())
+    if (it.is_in_plan_summary)
+      check_agrees(*parallelism, it.name.data(), place, format_value(it.get_in_plan(execution)));
 }
 
-/// Sets `kind` to that of the row of `table` which `key` names, and `is_undecided` to false, if the plan has
-/// the key. Jobs must be able to name it.
-template <class Row, class Kind>
-void read_kind(const JsonCursor& parallelism, const char* key, std::span<const Row> table, Kind& kind,
-               bool& is_undecided) {
-  const auto value = parallelism.optional(key);
+/// Sets a setting of type `name` of `decided`, which then is not automatic, if the plan has its key. Jobs
+/// must be able to name the value.
+void read_name(const JsonCursor& parallelism, const SettingTraits& setting, Job& decided) {
+  const auto value = parallelism.optional(setting.name.data());
   if (!value) return;
-  const std::vector<std::string_view> names = names_in_jobs(table);
-  if (std::find(names.begin(), names.end(), value->as_string()) == names.end())
-    value->fail(fmt::format("unknown {} {}; {}", key, quote(value->as_string()),
+  const std::vector<std::string_view> names = setting.names();
+  const auto name = std::find(names.begin(), names.end(), value->as_string());
+  if (name == names.end())
+    value->fail(fmt::format("unknown {} {}; {}", setting.name, quote(value->as_string()),
                             suggestion(value->as_string(), names)));
-  kind = *kind_named(table, value->as_string());
-  is_undecided = false;
-}
-
-Automatic open_in_both(const Automatic& a, const Automatic& b) {
-  return {a.tensor && b.tensor,
-          a.micro_batch && b.micro_batch,
-          a.recomputation && b.recomputation,
-          a.schedule && b.schedule,
-          a.gradient_sync && b.gradient_sync,
-          a.activations && b.activations,
-          a.gradients && b.gradients,
-          a.optimizer_sharding && b.optimizer_sharding};
+  setting.set(decided, *name);
+  decided.automatic[setting.kind] = false;
 }
 
 /// The settings of a plan file: its `execution`. Older files have them in `job`, and schedule and gradient
@@ -343,16 +330,17 @@ PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, co
   if (plan.optional("job")) {
     const Job own = parse_job(isolate_value(text, "job").value(), file);
     result.execution = own.execution;
-    result.undecided = open_in_both(own.automatic, job.automatic);
+    result.undecided = own.automatic & job.automatic;
   }
   const auto parallelism = plan.optional("parallelism");
   if (!parallelism) return result;
-  ExecutionConfig& execution = result.execution;
-  read_kind(*parallelism, "schedule", schedule_table(), execution.schedule, result.undecided.schedule);
-  read_kind(*parallelism, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
-            result.undecided.gradient_sync);
-  read_kind(*parallelism, "optimizer_sharding", optimizer_sharding_table(), execution.optimizer_sharding,
-            result.undecided.optimizer_sharding);
+  Job decided;
+  decided.execution = result.execution;
+  decided.automatic = result.undecided;
+  for (const SettingTraits& it : setting_table())
+    if (it.is_in_plan_summary) read_name(*parallelism, it, decided);
+  result.undecided = decided.automatic;
+  ExecutionConfig& execution = result.execution = decided.execution;
   if (!traits(execution.schedule).has_chunks) execution.chunks.reset();
   if (traits(execution.schedule).has_chunks && !execution.chunks)
     parallelism->required("schedule")

@@ -39,7 +39,7 @@ StandalonePlan parse_standalone_plan(std::string_view text, const std::string& f
 
 struct PlanWithOpenSettings {
   Plan plan;
-  Automatic undecided;  // settings that neither the file nor the job decides; the plan has default values
+  SettingSet undecided;  // settings that neither the file nor the job decides; the plan has default values
   std::optional<double> checkpoint_period_s;  // for scenarios that leave it open; above zero
 };
 /// The same as parse_plan.

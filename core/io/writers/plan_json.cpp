@@ -45,13 +45,9 @@ class PlanWriter {
   }
 
   ordered_json parallelism() const {
-    ordered_json json = {{"pipeline", depth(plan_)},
-                         {"data", plan_.pipelines.size()},
-                         {"tensor", plan_.tensor},
-                         {"schedule", name_of(plan_.execution.schedule)},
-                         {"gradient_sync", name_of(plan_.execution.gradient_sync)}};
-    if (plan_.execution.optimizer_sharding != OptimizerSharding::none)
-      json["optimizer_sharding"] = name_of(plan_.execution.optimizer_sharding);
+    ordered_json json = {
+        {"pipeline", depth(plan_)}, {"data", plan_.pipelines.size()}, {"tensor", plan_.tensor}};
+    json.update(plan_summary_json(plan_.execution));
     return json;
   }
 

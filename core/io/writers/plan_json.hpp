@@ -21,6 +21,9 @@ nlohmann::ordered_json plan_json(const Topology& topology, const Job& job, const
 /// `execution` of a plan file, with the keys of jobs, which parse_execution reads back.
 nlohmann::ordered_json execution_json(const ExecutionConfig& execution);
 
+/// The settings of `execution` that `parallelism` of a plan file repeats.
+nlohmann::ordered_json plan_summary_json(const ExecutionConfig& execution);
+
 /// The job as a JSON document that parse_job, which accepts JSON as YAML, reads back as the same job.
 nlohmann::ordered_json job_json(const Job& job);
 

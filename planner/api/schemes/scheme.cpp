@@ -152,7 +152,7 @@ void keep_largest_that_fits(const Problem& problem, std::vector<Layout>& layouts
 /// The different layouts with every size of the micro-batch that the job leaves open. Throws NoLayout if
 /// there are none with any size, and Error.
 std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, const SchemeOptions& options) {
-  if (!problem.job.automatic.micro_batch) return scheme.layouts(problem, options);
+  if (!problem.job.automatic[Setting::micro_batch]) return scheme.layouts(problem, options);
   Problem sized = problem;
   std::vector<Layout> all;
   std::optional<NoLayout> none;

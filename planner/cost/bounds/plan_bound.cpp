@@ -77,8 +77,6 @@ PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeli
   if (batches == 0) return bound;
   const std::vector<StageTimes> stages = stage_times(model, pipeline);
   const ScheduleTraits& schedule = traits(model.schedule);
-  const bool limits_in_flight =
-      model.schedule == Schedule::one_f_one_b || model.schedule == Schedule::one_f_one_b_blocking;
   double path_s = 0, busiest_forward_s = 0, busiest_backward_s = 0;  // of one micro-batch; of resources
   for (const StageTimes& it : stages) {
     path_s += it.forward_s + it.backward_s - it.weight_gradient_s + it.there_s + it.back_s;
@@ -98,7 +96,7 @@ PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeli
     const double own_s = before_s + batches * (compute_s - waiting_s);
     bound.gradients_s[at(device)] = std::max(bound.gradients_s[at(device)], own_s);
     bound.gradients_s[0] = std::max(bound.gradients_s[0], own_s + after_s);
-    if (limits_in_flight)
+    if (schedule.alternates)
       bound.gradients_s[0] = std::max(
           bound.gradients_s[0], before_s + rest_s * batches / std::min(batches, devices - device) + after_s);
     bound.end_s = std::max(bound.end_s, before_s + batches * compute_s);

@@ -171,8 +171,9 @@ PipelineTime time_of_round(Schedule schedule, const PipelineWork& work) {
   if (work.micro_batches == 0)
     return {std::vector<double>(work.forward_s.size()), std::vector<double>(work.forward_s.size())};
   check_schedule(schedule, {stages_of(work) / work.chunks, 0, work.chunks, work.micro_batches});
-  if (schedule == Schedule::gpipe) return gpipe_time(work);
-  if (schedule == Schedule::one_f_one_b && !shares_links(work)) return one_f_one_b_time(work);
+  const ScheduleTraits& row = traits(schedule);
+  if (row.forwards_first) return gpipe_time(work);
+  if (row.alternates && !row.is_blocking && !shares_links(work)) return one_f_one_b_time(work);
   return unrolled_time(schedule, work);
 }
 

@@ -11,7 +11,9 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 
 namespace dtfm::search {
@@ -65,16 +67,16 @@ bool has_different_groups(const DecidedJob& job) {
 
 /// Whether the sharding can run with the other settings. With partitioned gradients all schedules are the
 /// same.
-bool is_consistent(const Job& job, const Automatic& undecided) {
+bool is_consistent(const Job& job, const SettingSet& undecided) {
   if (!can_shard(job.execution)) return false;
   return !requires_single_devices(job) ||
          (job.parallelism.tensor == 1 &&
-          (!undecided.schedule || job.execution.schedule == first_schedule(job)));
+          (!undecided[Setting::schedule] || job.execution.schedule == first_schedule(job)));
 }
 
 /// The synchronizations with which a sharding may run.
-std::vector<GradientSync> syncs_with_halves(const Job& job, const Automatic& undecided) {
-  if (!undecided.gradient_sync) return {job.execution.gradient_sync};
+std::vector<GradientSync> syncs_with_halves(const Job& job, const SettingSet& undecided) {
+  if (!undecided[Setting::gradient_sync]) return {job.execution.gradient_sync};
   std::vector<GradientSync> syncs;
   for (const GradientSyncTraits& sync : gradient_sync_table())
     if (sync.has_halves && is_choice(job, sync.kind)) syncs.push_back(sync.kind);
@@ -83,7 +85,7 @@ std::vector<GradientSync> syncs_with_halves(const Job& job, const Automatic& und
 
 /// Adds the job with every sharding, and with the settings with which it can run. Partitioned gradients are
 /// communicated once per micro-batch, so they are tried with every size that is open.
-void add_shardings(const Job& job, const Automatic& undecided, std::vector<Job>& jobs) {
+void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>& jobs) {
   for (const OptimizerShardingTraits& sharding : optimizer_sharding_table()) {
     if (!is_choice(job, sharding.kind)) continue;
     Job other = job;
@@ -92,12 +94,12 @@ void add_shardings(const Job& job, const Automatic& undecided, std::vector<Job>&
       jobs.push_back(other);
       continue;
     }
-    if (sharding.gradients && undecided.schedule) {
+    if (sharding.gradients && undecided[Setting::schedule]) {
       other.execution.schedule = first_schedule(job);
       other.execution.chunks.reset();
     }
-    if (sharding.gradients && undecided.tensor) other.parallelism.tensor = 1;
-    const std::vector<int> sizes = sharding.gradients && undecided.micro_batch
+    if (sharding.gradients && undecided[Setting::tensor]) other.parallelism.tensor = 1;
+    const std::vector<int> sizes = sharding.gradients && undecided[Setting::micro_batch]
                                        ? open_micro_batches(job)
                                        : std::vector{job.execution.micro_batch};
     for (const GradientSync sync : syncs_with_halves(job, undecided))
@@ -109,6 +111,11 @@ void add_shardings(const Job& job, const Automatic& undecided, std::vector<Job>&
   }
 }
 
+/// Micro-batch, recomputation and tensor degree determine memory together.
+bool is_joint(Setting setting) {
+  return setting == Setting::micro_batch || setting == Setting::recompute || setting == Setting::tensor;
+}
+
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
   return std::all_of(degrees.begin(), degrees.end(), [&](int it) { return job.model.has_degree(at(it)); });
 }
@@ -116,11 +123,11 @@ bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
 }  // namespace
 
 std::string decisions_key(const Job& job) {
-  return fmt::format("{} {} {} {} {} {} {} {} {}", job.parallelism.tensor, job.execution.micro_batch,
-                     name_of(job.execution.recomputation), name_of(job.execution.schedule),
-                     job.execution.chunks.value_or(0), name_of(job.execution.gradient_sync),
-                     name_of(job.execution.optimizer_sharding), job.execution.compression.activations,
-                     job.execution.compression.gradients);
+  std::string key;
+  for (const SettingTraits& it : setting_table())
+    if ((it.may_be_auto && !it.none_is_open) || it.open_with)
+      key += format_value(without_preset(it.get(job))) + " ";
+  return key;
 }
 
 Decisions::Decisions(const Problem& problem, std::vector<int> excluded)
@@ -137,11 +144,11 @@ void Decisions::exclude(const std::vector<int>& devices) {
 
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
-  if (job.automatic.schedule) job.execution.schedule = first_schedule(job);
-  if (job.automatic.recomputation) job.execution.recomputation = Recomputation::full;
+  if (job.automatic[Setting::schedule]) job.execution.schedule = first_schedule(job);
+  if (job.automatic[Setting::recompute]) job.execution.recomputation = Recomputation::full;
   if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
-    if (job.automatic.activations) job.execution.compression.activations = strongest;
-    if (job.automatic.gradients) job.execution.compression.gradients = strongest;
+    if (job.automatic[Setting::activations]) job.execution.compression.activations = strongest;
+    if (job.automatic[Setting::gradients]) job.execution.compression.gradients = strongest;
   }
   job.automatic = {};
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
@@ -202,36 +209,18 @@ std::vector<int> Decisions::same_degrees(int degree) const {
 std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base, const Job& other,
                                                          const Plan& plan) {
   Job job = base.problem.job;
-  const Automatic& undecided = problem_.job.automatic;
-  if (undecided.micro_batch) {
-    const std::vector<int> sizes = open_micro_batches(job);
-    if (std::find(sizes.begin(), sizes.end(), other.execution.micro_batch) != sizes.end())
-      job.execution.micro_batch = other.execution.micro_batch;
+  const SettingSet& undecided = problem_.job.automatic;
+  for (const SettingTraits& it : setting_table()) {
+    const SettingTraits& decided = traits(it.open_with.value_or(it.kind));
+    if (undecided[decided.kind] && !it.is_degree && is_choice(job, decided.kind, decided.get(other)))
+      it.set(job, it.get(other));
   }
-  if (undecided.recomputation && is_choice(job, other.execution.recomputation))
-    job.execution.recomputation = other.execution.recomputation;
-  if (undecided.schedule && is_choice(job, other.execution.schedule)) {
-    job.execution.schedule = other.execution.schedule;
-    job.execution.chunks = other.execution.chunks;
-  }
-  if (undecided.gradient_sync && is_choice(job, other.execution.gradient_sync))
-    job.execution.gradient_sync = other.execution.gradient_sync;
-  if (undecided.optimizer_sharding && is_choice(job, other.execution.optimizer_sharding))
-    job.execution.optimizer_sharding = other.execution.optimizer_sharding;
   if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
-  if (undecided.activations) {
-    job.execution.compression.activations = other.execution.compression.activations;
-    job.execution.compression.activation_preset = other.execution.compression.activation_preset;
-  }
-  if (undecided.gradients) {
-    job.execution.compression.gradients = other.execution.compression.gradients;
-    job.execution.compression.gradient_preset = other.execution.compression.gradient_preset;
-  }
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
     return divides(job.model, it) && degrees.back() % it == 0;
   });
-  if (!undecided.tensor || !are_possible) return decide_job(std::move(job));
+  if (!undecided[Setting::tensor] || !are_possible) return decide_job(std::move(job));
   job.parallelism.tensor = degrees.back();
   const bool is_mixed = degrees.size() > 1;
   if (auto it = decide_job(job, is_mixed ? same_degrees(degrees.back()) : std::vector<int>());
@@ -242,7 +231,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const DecidedJob& base) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
-  if (!problem_.job.automatic.tensor || problem_.job.parallelism.uniform_pipelines) return result;
+  if (!problem_.job.automatic[Setting::tensor] || problem_.job.parallelism.uniform_pipelines) return result;
   for (const int tensor : tensor_degrees(problem_.topology, base.problem.job.model)) {
     Job job = base.problem.job;
     job.parallelism.tensor = tensor;
@@ -253,7 +242,8 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const De
 }
 
 std::shared_ptr<const DecidedJob> Decisions::with_any_degree(const DecidedJob& base) {
-  if (!problem_.job.automatic.tensor || base.has_mixed_degrees() || requires_uniform_pipelines(base))
+  if (!problem_.job.automatic[Setting::tensor] || base.has_mixed_degrees() ||
+      requires_uniform_pipelines(base))
     return nullptr;
   const std::vector<int> degrees = tensor_degrees(problem_.topology, base.problem.job.model);
   for (auto most = degrees.rbegin(); most != degrees.rend() && *most > 1; ++most) {
@@ -268,7 +258,7 @@ std::shared_ptr<const DecidedJob> Decisions::with_any_degree(const DecidedJob& b
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const DecidedJob& base) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
-  if (!problem_.job.automatic.tensor || requires_uniform_pipelines(base)) return result;
+  if (!problem_.job.automatic[Setting::tensor] || requires_uniform_pipelines(base)) return result;
   std::set<int> models;
   for (const Device& device : problem_.topology->devices) models.insert(device.gpu + 1);
   if (models.size() < 2) return result;
@@ -292,20 +282,21 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const D
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const DecidedJob& base) {
   const Job& job = base.problem.job;
-  const Automatic& undecided = problem_.job.automatic;
+  const SettingSet& undecided = problem_.job.automatic;
   std::vector<Job> jobs;
   const auto add = [&](const auto& change) {
     Job other = job;
     change(other);
     jobs.push_back(std::move(other));
   };
-  // These three determine memory together.
+  // is_joint
   const std::vector<int> sizes =
-      undecided.micro_batch ? open_micro_batches(job) : std::vector{job.execution.micro_batch};
+      undecided[Setting::micro_batch] ? open_micro_batches(job) : std::vector{job.execution.micro_batch};
   const std::span<const RecomputationTraits> recomputations =
-      undecided.recomputation ? recomputation_table() : std::span(&traits(job.execution.recomputation), 1);
-  const std::vector<int> tensors =
-      undecided.tensor ? tensor_degrees(problem_.topology, job.model) : std::vector{job.parallelism.tensor};
+      undecided[Setting::recompute] ? recomputation_table()
+                                    : std::span(&traits(job.execution.recomputation), 1);
+  const std::vector<int> tensors = undecided[Setting::tensor] ? tensor_degrees(problem_.topology, job.model)
+                                                              : std::vector{job.parallelism.tensor};
   for (const int tensor : tensors)
     for (const int size : sizes)
       for (const RecomputationTraits& recomputation : recomputations)
@@ -315,23 +306,29 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
             it.execution.micro_batch = size;
             it.execution.recomputation = recomputation.kind;
           });
-  if (undecided.schedule)
-    for (const ScheduleTraits& schedule : schedule_table()) {
-      if (!is_choice(job, schedule.kind)) continue;
-      for (const std::optional<int> chunks : chunk_counts(schedule))
-        add([&](Job& it) {
-          it.execution.schedule = schedule.kind;
-          it.execution.chunks = chunks;
-        });
+  for (const SettingTraits& setting : setting_table()) {
+    if (!undecided[setting.kind] || is_joint(setting.kind)) continue;
+    if (setting.kind == Setting::optimizer_sharding) {
+      add_shardings(job, undecided, jobs);
+      continue;
     }
-  if (undecided.gradient_sync)
-    for (const GradientSyncTraits& sync : gradient_sync_table())
-      if (is_choice(job, sync.kind)) add([&](Job& it) { it.execution.gradient_sync = sync.kind; });
-  if (undecided.optimizer_sharding) add_shardings(job, undecided, jobs);
+    for (const SettingValue& value : choices(job, setting.kind)) {
+      Job other = job;
+      setting.set(other, value);
+      if (setting.kind == Setting::schedule)
+        for (const std::optional<int> chunks : chunk_counts(traits(other.execution.schedule)))
+          add([&](Job& it) {
+            it = other;
+            it.execution.chunks = chunks;
+          });
+      else
+        jobs.push_back(std::move(other));
+    }
+  }
   for (const double ratio : compressions) {
     if (!job.execution.compression.throughput) break;  // see first()
-    if (undecided.activations) add([&](Job& it) { it.execution.compression.activations = ratio; });
-    if (undecided.gradients) add([&](Job& it) { it.execution.compression.gradients = ratio; });
+    if (undecided[Setting::activations]) add([&](Job& it) { it.execution.compression.activations = ratio; });
+    if (undecided[Setting::gradients]) add([&](Job& it) { it.execution.compression.gradients = ratio; });
   }
   // GPU models with the largest degree of `base` get the new largest degree, which also limits the others.
   const auto degrees_of = [&](const Job& other) {

@@ -43,7 +43,7 @@ class Decisions {
   std::vector<std::shared_ptr<const DecidedJob>> degrees_by_gpu(const DecidedJob& job);
   const std::shared_ptr<const cost::NetworkCost>& network() const { return network_; }
   const Job& undecided_job() const { return problem_.job; }
-  bool has_undecided() const { return !(problem_.job.automatic == Automatic{}); }
+  bool has_undecided() const { return !problem_.job.automatic.is_empty(); }
   /// Devices that cannot be used, each with the reason.
   const std::vector<std::pair<int, std::string>>& unusable() const { return unusable_; }
 

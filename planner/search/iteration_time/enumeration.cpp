@@ -10,6 +10,7 @@
 
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
+#include "core/plan/target.hpp"
 #include "planner/cost/bounds/plan_bound.hpp"
 
 namespace dtfm::search {

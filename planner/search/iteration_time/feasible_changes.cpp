@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/index.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::search {
 namespace {

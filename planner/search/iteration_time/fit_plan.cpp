@@ -7,6 +7,7 @@
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 
 namespace dtfm::search {

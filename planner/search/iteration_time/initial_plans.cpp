@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "planner/cost/iteration_time/micro_batch_split.hpp"
 #include "planner/search/iteration_time/device_order.hpp"

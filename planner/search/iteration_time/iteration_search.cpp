@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/annealing_rounds.hpp"
 #include "planner/search/iteration_time/decision_search.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"

@@ -12,6 +12,7 @@
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/random_change.hpp"
 
@@ -406,7 +407,7 @@ double steps_of_move(const PlanCandidate& candidate) {
   const ScheduleTraits& schedule = traits(model.schedule);
   const int batches = candidate.plan.pipelines.front().micro_batches;
   double of_pipeline = stages;
-  if (model.schedule == Schedule::one_f_one_b && !shared)
+  if (schedule.alternates && !schedule.is_blocking && !shared)
     of_pipeline = 2.0 * stages * std::min(batches, 3 * stages + 4);
   else if (!schedule.forwards_first)
     of_pipeline =

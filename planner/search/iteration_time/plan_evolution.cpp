@@ -10,6 +10,7 @@
 
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/random_change.hpp"

@@ -1,5 +1,7 @@
 #include "planner/search/iteration_time/plan_pool.hpp"
 
+#include "core/plan/target.hpp"
+
 #include <algorithm>
 #include <utility>
 

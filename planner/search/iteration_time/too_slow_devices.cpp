@@ -18,11 +18,11 @@ int max_devices_per_host(const Topology& topology) {
 /// Lower bound on the fraction of a device's compute for one layer and micro-batch of `job` that any other
 /// decisions leave: a stage has at most the devices of a host, a micro-batch may be a single sequence, and
 /// recomputation adds at most another forward, so that at least half is left without it.
-double min_share(const DecidedJob& job, const Automatic& undecided) {
+double min_share(const DecidedJob& job, const SettingSet& undecided) {
   double share = 1;
-  if (undecided.tensor) share /= max_devices_per_host(job.problem.topology);
-  if (undecided.micro_batch) share /= job.problem.job.execution.micro_batch;
-  if (undecided.recomputation) share /= 2;
+  if (undecided[Setting::tensor]) share /= max_devices_per_host(job.problem.topology);
+  if (undecided[Setting::micro_batch]) share /= job.problem.job.execution.micro_batch;
+  if (undecided[Setting::recompute]) share /= 2;
   return share;
 }
 

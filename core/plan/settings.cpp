@@ -1,0 +1,562 @@
+#include "core/plan/settings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.hpp"
+#include "core/base/kind_table.hpp"
+#include "core/plan/compression.hpp"
+#include "core/plan/target.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr std::array section_names = {std::string_view("training"), std::string_view("parallelism"),
+                                      std::string_view("compression")};
+constexpr std::array type_names = {std::string_view("flag"), std::string_view("count"),
+                                   std::string_view("name"), std::string_view("ratio"),
+                                   std::string_view("rate")};
+
+// The parts of jobs that hold settings. `AnyJob` is Job or const Job.
+
+template <class Owner, class AnyJob>
+auto& part_of(AnyJob& job) {
+  if constexpr (std::is_same_v<Owner, Training>)
+    return job.training;
+  else if constexpr (std::is_same_v<Owner, Parallelism>)
+    return job.parallelism;
+  else if constexpr (std::is_same_v<Owner, ExecutionConfig>)
+    return job.execution;
+  else
+    return job.execution.compression;
+}
+
+template <class Owner>
+const Owner& part_of_plan(const ExecutionConfig& execution) {
+  if constexpr (std::is_same_v<Owner, ExecutionConfig>)
+    return execution;
+  else
+    return execution.compression;
+}
+
+template <class Owner>
+constexpr bool is_in_plans = std::is_same_v<Owner, ExecutionConfig> || std::is_same_v<Owner, Compression>;
+
+auto table_of(Schedule) {
+  return schedule_table();
+}
+auto table_of(GradientSync) {
+  return gradient_sync_table();
+}
+auto table_of(OptimizerSharding) {
+  return optimizer_sharding_table();
+}
+auto table_of(Recomputation) {
+  return recomputation_table();
+}
+auto table_of(Precision) {
+  return precision_table();
+}
+auto table_of(Optimizer) {
+  return optimizer_table();
+}
+
+// Members as values and back.
+
+template <class Member>
+SettingValue to_value(const Member& member) {
+  if constexpr (std::is_enum_v<Member>)
+    return name_of(member);
+  else
+    return member;
+}
+
+template <class Member>
+SettingValue to_value(const std::optional<Member>& member) {
+  return member ? to_value(*member) : SettingValue();
+}
+
+template <class Member>
+void assign(Member& member, const SettingValue& value) {
+  if constexpr (std::is_enum_v<Member>)
+    member = kind_named(table_of(Member()), std::get<std::string_view>(value)).value();
+  else
+    member = std::get<Member>(value);
+}
+
+template <class Member>
+void assign(std::optional<Member>& member, const SettingValue& value) {
+  member.reset();
+  if (!is_none(value)) assign(member.emplace(), value);
+}
+
+template <class Kind>
+std::vector<std::string_view> names_of() {
+  return names_in_jobs(table_of(Kind()));
+}
+
+template <class Kind>
+std::vector<std::string_view> candidates_of() {
+  std::vector<std::string_view> names;
+  for (const auto& row : table_of(Kind())) {
+    if constexpr (requires { row.is_candidate; })
+      if (!row.is_candidate) continue;
+    names.push_back(row.name);
+  }
+  return names;
+}
+
+constexpr SettingType type_of(bool) {
+  return SettingType::flag;
+}
+constexpr SettingType type_of(int) {
+  return SettingType::count;
+}
+constexpr SettingType type_of(std::optional<int>) {
+  return SettingType::count;
+}
+constexpr SettingType type_of(std::optional<BitsPerSecond>) {
+  return SettingType::rate;
+}
+template <class Kind>
+constexpr SettingType type_of(Kind) {
+  return SettingType::name;
+}
+
+/// The row of the setting that `member` holds.
+template <auto member, class Owner, class Member>
+constexpr SettingTraits of(Member Owner::*, SettingTraits row) {
+  row.type = type_of(Member());
+  if constexpr (std::is_enum_v<Member>) {
+    row.names = names_of<Member>;
+    row.candidates = candidates_of<Member>;
+  }
+  row.get = [](const Job& job) { return to_value(part_of<Owner>(job).*member); };
+  if constexpr (is_in_plans<Owner>)
+    row.get_in_plan = [](const ExecutionConfig& it) { return to_value(part_of_plan<Owner>(it).*member); };
+  row.set = [](Job& job, const SettingValue& value) { assign(part_of<Owner>(job).*member, value); };
+  return row;
+}
+
+template <auto member>
+constexpr SettingTraits of(SettingTraits row) {
+  return of<member>(member, row);
+}
+
+/// The row of a ratio and of the preset that defines it.
+template <double Compression::*ratio, std::optional<CompressionPreset> Compression::*preset>
+constexpr SettingTraits of(SettingTraits row) {
+  row.type = SettingType::ratio;
+  row.get = [](const Job& job) -> SettingValue {
+    return CompressionRatio{job.execution.compression.*ratio, job.execution.compression.*preset};
+  };
+  row.get_in_plan = [](const ExecutionConfig& it) -> SettingValue {
+    return CompressionRatio{it.compression.*ratio, it.compression.*preset};
+  };
+  row.set = [](Job& job, const SettingValue& value) {
+    const auto& given = std::get<CompressionRatio>(value);
+    job.execution.compression.*ratio = given.ratio;
+    job.execution.compression.*preset = given.preset;
+  };
+  return row;
+}
+
+// What targets run.
+
+using Values = std::vector<SettingValue>;
+
+template <class Kind>
+Values values_of(std::span<const Kind> kinds) {
+  Values values;
+  for (const Kind it : kinds) values.emplace_back(name_of(it));
+  return values;
+}
+
+template <auto kinds>
+Values run_kinds(const TargetTraits& target, const Job&) {
+  return values_of(target.*kinds);
+}
+
+Values run_any(const TargetTraits&, const Job&) {
+  return {};
+}
+
+/// Jobs with other optimizers than Adam keep them.
+Values run_optimizers(const TargetTraits& target, const Job& job) {
+  if (!traits(job.training.optimizer).has_profiled_step_time) return {};
+  return {name_of(target.adam(job.training.precision))};
+}
+
+Values run_tensor_degrees(const TargetTraits& target, const Job&) {
+  return target.tensor_parallelism ? Values() : Values{1};
+}
+
+Values run_flushes(const TargetTraits& target, const Job&) {
+  return target.flushes == FlushSupport::never ? Values{SettingValue()} : Values();
+}
+
+Values run_overlaps(const TargetTraits& target, const Job&) {
+  return target.overlap == OverlapSupport::optional ? Values()
+                                                    : Values{target.overlap == OverlapSupport::always};
+}
+
+Values run_tied_embedding_syncs(const TargetTraits& target, const Job& job) {
+  const std::vector<Layer> chain = layer_chain(job);
+  return {target.tied_embedding_sync &&
+          std::any_of(chain.begin(), chain.end(), [](const Layer& it) { return it.tied_parameters > 0; })};
+}
+
+/// With loss scaling, all devices agree in every iteration whether gradients have overflowed.
+Values run_iteration_barriers(const TargetTraits& target, const Job& job) {
+  return {target.iteration_barrier || job.training.precision == Precision::fp16};
+}
+
+Values run_sequence_parallels(const TargetTraits& target, const Job&) {
+  return target.sequence_parallel ? Values{*target.sequence_parallel} : Values();
+}
+
+Values run_scatter_gathers(const TargetTraits& target, const Job& job) {
+  return target.scatter_gather && !job.parallelism.sequence_parallel ? Values() : Values{false};
+}
+
+Values run_pipelines(const TargetTraits& target, const Job&) {
+  return target.uniform_pipelines ? Values{true} : Values();
+}
+
+/// No compression that is `auto`, and no ratios without a method.
+Values run_compressions(const TargetTraits& target, const Job& job, Setting setting) {
+  const auto value = std::get<CompressionRatio>(traits(setting).get(job));
+  const bool is_run = value.preset && has(target.compressions, value.preset->method);
+  return is_run && !is_open(job, setting) ? Values() : Values{CompressionRatio()};
+}
+
+template <Setting setting>
+Values run_compressions_of(const TargetTraits& target, const Job& job) {
+  return run_compressions(target, job, setting);
+}
+
+constexpr auto settings = std::to_array<SettingTraits>({
+    of<&Training::global_batch>({.kind = Setting::global_batch,
+                                 .name = "global_batch",
+                                 .section = SettingSection::training,
+                                 .meaning = "samples per iteration",
+                                 .is_required = true,
+                                 .is_always_written = true,
+                                 .runs = run_any,
+                                 .diff = {.rank = 0}}),
+    of<&ExecutionConfig::micro_batch>(
+        {.kind = Setting::micro_batch,
+         .name = "micro_batch",
+         .section = SettingSection::training,
+         .meaning = "samples per micro-batch, which divide `global_batch`, or a list of such numbers from "
+                    "which the planner chooses: `[1, 2, 4, 8]`",
+         .may_be_auto = true,
+         .is_always_written = true,
+         .runs = run_any,
+         .diff = {.rank = 0}}),
+    of<&Training::precision>({.kind = Setting::precision,
+                              .name = "precision",
+                              .section = SettingSection::training,
+                              .meaning = "precision of training",
+                              .is_always_written = true,
+                              .runs = run_any}),
+    of<&Training::optimizer>({.kind = Setting::optimizer,
+                              .name = "optimizer",
+                              .section = SettingSection::training,
+                              .meaning = "optimizer; the number is the bytes per parameter on the device",
+                              .is_always_written = true,
+                              .runs = run_optimizers,
+                              .target_rank = 1}),
+    of<&Parallelism::pipeline>(
+        {.kind = Setting::pipeline,
+         .name = "pipeline",
+         .meaning =
+             "number of stages; `auto` tries all divisors. Of the schemes of `dtfm-compare`, `planned` "
+             "uses it, and `swarm`, whose stages need not divide the number of layers; the others do not",
+         .may_be_auto = true,
+         .none_is_open = true,
+         .is_always_written = true,
+         .is_degree = true,
+         .runs = run_any}),
+    of<&Parallelism::data>(
+        {.kind = Setting::data,
+         .name = "data",
+         .meaning = "number of replicas; `auto` tries all divisors. Of the schemes of `dtfm-compare`, only "
+                    "`planned` uses it",
+         .may_be_auto = true,
+         .none_is_open = true,
+         .is_always_written = true,
+         .is_degree = true,
+         .runs = run_any}),
+    of<&Parallelism::tensor>({.kind = Setting::tensor,
+                              .name = "tensor",
+                              .meaning = "tensor-parallel degree: number of devices of one host per stage",
+                              .may_be_auto = true,
+                              .is_always_written = true,
+                              .is_degree = true,
+                              .runs = run_tensor_degrees,
+                              .target_rank = 3}),
+    of<&ExecutionConfig::schedule>(
+        {.kind = Setting::schedule,
+         .name = "schedule",
+         .meaning = "pipeline schedule. With 1f1b-blocking and interleaved-blocking a stage waits while it "
+                    "sends, as in DeepSpeed; interleaved and interleaved-blocking require `chunks`; zb-h1 is "
+                    "zero-bubble: delayed weight gradients. `auto` tries gpipe, 1f1b and interleaved",
+         .may_be_auto = true,
+         .is_always_written = true,
+         .is_in_plan_summary = true,
+         .runs = run_kinds<&TargetTraits::schedules>,
+         .target_rank = 0,
+         .diff = {.rank = 1}}),
+    of<&ExecutionConfig::chunks>(
+        {.kind = Setting::chunks,
+         .name = "chunks",
+         .meaning = "virtual stages per device; only with interleaved and interleaved-blocking",
+         .open_with = Setting::schedule,
+         .min = 2,
+         .runs = run_any,
+         .diff = {.none = "1", .rank = 1}}),
+    of<&ExecutionConfig::flush>(
+        {.kind = Setting::flush,
+         .name = "flush",
+         .meaning = "a pipeline finishes all backward passes of so many micro-batches before it starts the "
+                    "next, so that a device holds the activations of at most so many. By default the planner "
+                    "flushes only where memory requires it",
+         .none_is_open = true,
+         .runs = run_flushes,
+         .target_rank = 5,
+         .diff = {.none = "0", .rank = 1}}),
+    of<&ExecutionConfig::gradient_sync>({.kind = Setting::gradient_sync,
+                                         .name = "gradient_sync",
+                                         .meaning = "algorithm of gradient synchronization",
+                                         .may_be_auto = true,
+                                         .is_always_written = true,
+                                         .is_in_plan_summary = true,
+                                         .runs = run_kinds<&TargetTraits::gradient_syncs>,
+                                         .target_rank = 0,
+                                         .diff = {.rank = 1}}),
+    of<&ExecutionConfig::optimizer_sharding>(
+        {.kind = Setting::optimizer_sharding,
+         .name = "optimizer_sharding",
+         .meaning =
+             "the state that the replicas of a layer partition among each other (ZeRO, arXiv "
+             "1910.02054): optimizer state (zero1), gradients too (zero2), parameters too (zero3, FSDP). "
+             "Requires `gradient_sync` ring or sharded-ps; zero1 also runs with hierarchical, which "
+             "partitions inside each site (HSDP). zero2 and zero3 communicate once per micro-batch, and "
+             "require pipelines of one stage on one device, without interleaving. `auto` means `none` if "
+             "devices leave under `--scenario`, because no other device has the shards of one that "
+             "leaves. Bytes and memory: [how it works](../how-it-works.md#sharded-optimizers)",
+         .may_be_auto = true,
+         .is_in_plan_summary = true,
+         .runs = run_kinds<&TargetTraits::optimizer_shardings>,
+         .target_rank = 0,
+         .diff = {.rank = 1}}),
+    of<&ExecutionConfig::overlap>(
+        {.kind = Setting::overlap,
+         .name = "overlap",
+         .meaning = "gradients are synchronized layer by layer during the backward pass",
+         .is_always_in_plans = true,
+         .runs = run_overlaps}),
+    of<&ExecutionConfig::tied_embedding_sync>(
+        {.kind = Setting::tied_embedding_sync,
+         .name = "tied_embedding_sync",
+         .meaning = "in every pipeline, the first and the last stage all-reduce the gradients of the tied "
+                    "embedding after the replicas have, as Megatron-LM and DeepSpeed do",
+         .runs = run_tied_embedding_syncs}),
+    of<&ExecutionConfig::iteration_barrier>(
+        {.kind = Setting::iteration_barrier,
+         .name = "iteration_barrier",
+         .meaning =
+             "true: all devices begin an iteration at the same time; false: a device begins when it has "
+             "updated its weights and its messages of gradients and parameters have arrived, as in the "
+             "runtime of [`pytorch`](../pytorch.md). The simulator models it (except with zero2 or "
+             "zero3); the estimate always assumes a barrier",
+         .runs = run_iteration_barriers}),
+    of<&Parallelism::sequence_parallel>(
+        {.kind = Setting::sequence_parallel,
+         .name = "sequence_parallel",
+         .meaning =
+             "true: the devices of a tensor-parallel group divide all activations; false: each device "
+             "keeps a full copy of the inputs of norms, attention and MLP and of the dropout masks (10 of "
+             "the 34 s·h bytes of a GPT block, arXiv 2205.05198), and of the input and output of its "
+             "stage, and sends that output in full (in every message, if the next stage has another "
+             "degree)",
+         .is_within_tensor_groups = true,
+         .runs = run_sequence_parallels,
+         .target_rank = 3,
+         .diff = {.rank = 0}}),
+    of<&Parallelism::scatter_gather>(
+        {.kind = Setting::scatter_gather,
+         .name = "scatter_gather",
+         .meaning = "only with `sequence_parallel: false`; each device sends its part of the output of its "
+                    "stage (arXiv 2104.04473, section 4.1)",
+         .is_within_tensor_groups = true,
+         .runs = run_scatter_gathers,
+         .target_rank = 3,
+         .diff = {.rank = 0}}),
+    of<&Parallelism::uniform_pipelines>(
+        {.kind = Setting::uniform_pipelines,
+         .name = "uniform_pipelines",
+         .meaning = "all pipelines have the same layers, the same number of micro-batches and one tensor "
+                    "degree, as most trainers require (`dtfm-plan --uniform-pipelines`)",
+         .runs = run_pipelines,
+         .target_rank = 2,
+         .diff = {.rank = 1}}),
+    of<&ExecutionConfig::recomputation>(
+        {.kind = Setting::recompute,
+         .name = "recompute",
+         .section = SettingSection::training,
+         .meaning =
+             "activation recomputation in the backward pass: of the attention core, or of whole layers",
+         .may_be_auto = true,
+         .is_always_written = true,
+         .runs = run_kinds<&TargetTraits::recomputations>,
+         .target_rank = 0,
+         .diff = {.rank = 1}}),
+    of<&Compression::activations, &Compression::activation_preset>(
+        {.kind = Setting::activations,
+         .name = "activations",
+         .section = SettingSection::compression,
+         .meaning = "bytes of activations sent ÷ bytes uncompressed, or the name of a method",
+         .may_be_auto = true,
+         .is_always_written = true,
+         .is_for_activations = true,
+         .compress = compress_activations,
+         .runs = run_compressions_of<Setting::activations>,
+         .target_rank = 5,
+         .diff = {.name = "activation_compression"}}),
+    of<&Compression::gradients, &Compression::gradient_preset>(
+        {.kind = Setting::gradients,
+         .name = "gradients",
+         .section = SettingSection::compression,
+         .meaning = "bytes of gradients sent ÷ bytes uncompressed, or the name of a method",
+         .may_be_auto = true,
+         .is_always_written = true,
+         .compress = compress_gradients,
+         .runs = run_compressions_of<Setting::gradients>,
+         .target_rank = 5,
+         .diff = {.name = "gradient_compression"}}),
+    of<&Compression::throughput>(
+        {.kind = Setting::throughput,
+         .name = "throughput",
+         .section = SettingSection::compression,
+         .meaning =
+             "uncompressed data that a device compresses or decompresses per second; by default a ratio "
+             "costs no time",
+         .runs = run_any,
+         .diff = {.name = "compression_throughput", .none = "unlimited", .rank = 3}}),
+    of<&Compression::bandwidth_threshold>(
+        {.kind = Setting::bandwidth_threshold,
+         .name = "bandwidth_threshold",
+         .section = SettingSection::compression,
+         .meaning = "only messages over links slower than this are compressed; by default all are",
+         .runs = run_any,
+         .diff = {.name = "compressed_links", .prefix = "slower than ", .none = "all"}}),
+});
+static_assert(has_row_for_each(settings, Setting::bandwidth_threshold));
+
+/// The micro-batches that the job lists; empty unless it does.
+std::vector<int> listed_sizes(const Job& job, Setting setting) {
+  return setting == Setting::micro_batch && job.automatic[setting] ? job.micro_batch_choices
+                                                                   : std::vector<int>();
+}
+
+}  // namespace
+
+std::string_view name_of(SettingSection section) {
+  return section_names[static_cast<std::size_t>(section)];
+}
+
+std::string_view name_of(SettingType type) {
+  return type_names[static_cast<std::size_t>(type)];
+}
+
+std::span<const SettingTraits> setting_table() {
+  return settings;
+}
+
+const SettingTraits& traits(Setting setting) {
+  return row_of(settings, setting);
+}
+
+std::string_view name_of(Setting setting) {
+  return traits(setting).name;
+}
+
+std::vector<const SettingTraits*> settings_by_rank(int (*rank)(const SettingTraits&)) {
+  std::vector<const SettingTraits*> rows;
+  for (const SettingTraits& it : settings) rows.push_back(&it);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const auto* a, const auto* b) { return rank(*a) < rank(*b); });
+  return rows;
+}
+
+SettingValue default_value(Setting setting) {
+  static const Job job;
+  return traits(setting).get(job);
+}
+
+std::vector<SettingValue> values_run(const TargetTraits& target, const Job& job, Setting setting) {
+  const SettingTraits& row = traits(setting);
+  return row.runs == nullptr ? std::vector{default_value(setting)} : row.runs(target, job);
+}
+
+SettingValue without_preset(const SettingValue& value) {
+  const auto* ratio = std::get_if<CompressionRatio>(&value);
+  return ratio ? SettingValue(CompressionRatio{ratio->ratio}) : value;
+}
+
+std::string format_value(const SettingValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const auto* count = std::get_if<int>(&value)) return fmt::format("{}", *count);
+  if (const auto* name = std::get_if<std::string_view>(&value)) return std::string(*name);
+  if (const auto* ratio = std::get_if<CompressionRatio>(&value))
+    return ratio->preset ? name_of(*ratio->preset) : fmt::format("{}", ratio->ratio);
+  if (const auto* rate = std::get_if<BitsPerSecond>(&value)) return fmt::format("{} bps", rate->value());
+  return "";
+}
+
+bool is_open(const Job& job, Setting setting) {
+  const SettingTraits& row = traits(setting);
+  if (row.open_with) return is_open(job, *row.open_with);
+  return job.automatic[setting] || (row.none_is_open && is_none(row.get(job)));
+}
+
+bool allows(const Job& job, Setting setting, const SettingValue& value) {
+  if (const std::vector<int> sizes = listed_sizes(job, setting); !sizes.empty())
+    return std::find(sizes.begin(), sizes.end(), std::get<int>(value)) != sizes.end();
+  return is_open(job, setting) || format_value(value) == format_value(traits(setting).get(job));
+}
+
+std::vector<SettingValue> choices(const Job& job, Setting setting) {
+  const SettingTraits& row = traits(setting);
+  if (setting == Setting::micro_batch) {
+    const std::vector<int> sizes = open_micro_batches(job);
+    return {sizes.begin(), sizes.end()};
+  }
+  if (row.type == SettingType::flag) return {false, true};
+  if (row.type != SettingType::name) return {};
+  const std::vector<std::string_view> names = job.target ? row.names() : row.candidates();
+  std::vector<SettingValue> values(names.begin(), names.end());
+  if (!job.target) return values;
+  const std::vector<SettingValue> run = values_run(traits(*job.target), job, setting);
+  std::erase_if(values, [&](const SettingValue& it) { return !run.empty() && !is_among(run, it); });
+  return values;
+}
+
+bool is_choice(const Job& job, Setting setting, const SettingValue& value) {
+  const std::vector<SettingValue> values = choices(job, setting);
+  return values.empty() || is_among(values, value);
+}
+
+std::string format_allowed(const Job& job, Setting setting) {
+  if (const std::vector<int> sizes = listed_sizes(job, setting); !sizes.empty())
+    return fmt::format("[{}]", fmt::join(sizes, ", "));
+  return format_value(traits(setting).get(job));
+}
+
+}  // namespace dtfm
