@@ -10,7 +10,6 @@
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/memory_use.hpp"
-#include "simulator/report/report_fields.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"

@@ -27,10 +27,6 @@ struct RankInput {
   std::string files;                 // names and contents
   int threads = 1;                   // may differ from those of other ranks
 };
-auto fields(MaybeConst<RankInput> auto& it) {
-  auto& [version, options, files, threads] = it;
-  return std::tie(version, options, files, threads);
-}
 
 /// Passes bytes between processes.
 class RankTransport {
@@ -154,27 +150,17 @@ auto outcome_of(const Task& task, int i) {
   return outcome;
 }
 
-template <class Result, class Codec>
-void write_outcome(ByteWriter& out, const TaskOutcome<Result>& outcome, const Codec& codec) {
-  out.put(outcome.result.has_value());
-  if (outcome.result) return codec.write(out, *outcome.result);
-  out.put(outcome.where);
-  out.put(outcome.error);
-  out.put(outcome.is_input_error);
-}
-
-template <class Result, class Codec>
-TaskOutcome<Result> read_outcome(ByteReader& in, const Codec& codec) {
-  TaskOutcome<Result> outcome;
-  if (in.get<bool>()) {
-    outcome.result = codec.template read<Result>(in);
-    return outcome;
+template <class Result>
+struct ByteCodec<TaskOutcome<Result>> {
+  template <class Archive, class Value>
+  static void transfer(Archive& archive, Value& outcome) {
+    archive(outcome.result);
+    if (outcome.result) return;
+    archive(outcome.where);
+    archive(outcome.error);
+    archive(outcome.is_input_error);
   }
-  outcome.where = in.get<std::string>();
-  outcome.error = in.get<std::string>();
-  outcome.is_input_error = in.get<bool>();
-  return outcome;
-}
+};
 
 /// Throws the failure of the first failed task, if any.
 template <class Result>
@@ -190,11 +176,11 @@ std::vector<Result> results_of(std::vector<std::optional<TaskOutcome<Result>>> o
 }
 
 /// Like parallel_map, but distributed: rank r computes the tasks r, r + size, … Every rank must call it with
-/// tasks that give the same results. `codec` writes and reads a result. If a task throws Error, so does this;
-/// if it throws anything else, this throws BrokenInvariant. If another rank is lost, this one computes the
-/// missing tasks itself.
-template <class Task, class Codec = PlainCodec>
-auto distributed_map(int count, const Workers& workers, const Task& task, const Codec& codec = {}) {
+/// tasks that give the same results. `shared` is what their ByteCodec needs, if anything. If a task throws
+/// Error, so does this; if it throws anything else, this throws BrokenInvariant. If another rank is lost, this
+/// one computes the missing tasks itself.
+template <class Task>
+auto distributed_map(int count, const Workers& workers, const Task& task, const void* shared = nullptr) {
   using Result = decltype(task(0));
   if (!workers.are_divided()) return parallel_map(count, workers.threads, task);
   Ranks& ranks = *workers.ranks;
@@ -207,13 +193,13 @@ auto distributed_map(int count, const Workers& workers, const Task& task, const 
   };
   const std::vector<int> own_tasks = ranks.tasks_of(ranks.rank(), count);
   compute(own_tasks);
-  ByteWriter own;
-  for (const int i : own_tasks) write_outcome(own, *outcomes[at(i)], codec);
+  ByteWriter own(shared);
+  for (const int i : own_tasks) own.put(*outcomes[at(i)]);
   if (const auto all = ranks.exchange_results(own.bytes())) {
     for (int rank = 0; rank < ranks.size(); ++rank) {
       if (rank == ranks.rank()) continue;
-      ByteReader in((*all)[at(rank)]);
-      for (const int i : ranks.tasks_of(rank, count)) outcomes[at(i)] = read_outcome<Result>(in, codec);
+      ByteReader in((*all)[at(rank)], shared);
+      for (const int i : ranks.tasks_of(rank, count)) outcomes[at(i)] = in.get<TaskOutcome<Result>>();
       DTFM_ASSERT(in.is_at_end());
     }
     return results_of(std::move(outcomes));
@@ -225,12 +211,10 @@ auto distributed_map(int count, const Workers& workers, const Task& task, const 
   return results_of(std::move(outcomes));
 }
 
-/// The result of `work`, which is not divided. Only the root computes it, so that it may depend on the clock.
-template <class Work, class Codec = PlainCodec>
-auto computed_by_root(const Workers& workers, const Work& work, const Codec& codec = {}) {
-  return std::move(distributed_map(
-                       1, workers, [&](int) { return work(); }, codec)
-                       .front());
+/// The result of `task`, which is not divided. Only the root computes it, so that it may depend on the clock.
+template <class Task>
+auto computed_by_root(const Workers& workers, const Task& task) {
+  return std::move(distributed_map(1, workers, [&](int) { return task(); }).front());
 }
 
 }  // namespace dtfm

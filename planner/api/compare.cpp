@@ -10,16 +10,9 @@
 #include "core/base/index.hpp"
 #include "core/base/ranks.hpp"
 #include "core/plan/target.hpp"
-#include "simulator/report/report_fields.hpp"
 #include "simulator/report/run_totals.hpp"
 
 namespace dtfm::api {
-
-auto fields(MaybeConst<ComparedRun> auto& it) {
-  auto& [failure, report, tokens_per_s, seconds_per_batch, time_ratio, cost_per_million_tokens] = it;
-  return std::tie(failure, report, tokens_per_s, seconds_per_batch, time_ratio, cost_per_million_tokens);
-}
-
 namespace {
 
 bool is_interrupted(const CompareRequest& request) {

@@ -15,12 +15,6 @@
 #include "simulator/simulate.hpp"
 
 namespace dtfm::api {
-
-auto fields(MaybeConst<SimulatedTimes> auto& it) {
-  auto& [scenario, mean_s, p95_s, max_s, why_none] = it;
-  return std::tie(scenario, mean_s, p95_s, max_s, why_none);
-}
-
 namespace {
 
 constexpr int random_runs = 8;
@@ -103,11 +97,6 @@ struct Run {
   bool was_stopped = false;
   std::optional<double> checkpoint_period_s = {};
 };
-
-auto fields(MaybeConst<Run> auto& it) {
-  auto& [simulated, error, was_stopped, checkpoint_period_s] = it;
-  return std::tie(simulated, error, was_stopped, checkpoint_period_s);
-}
 
 /// The simulator rejects some valid plans, for example those with too many micro-batches. Nothing is
 /// simulated after a stop.

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/plan/fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/thread_ranks.hpp"
@@ -38,11 +38,6 @@ struct Mixed {
   std::optional<std::string> text;
   std::vector<std::pair<bool, double>> values;
 };
-
-auto fields(MaybeConst<Mixed> auto& it) {
-  auto& [number, text, values] = it;
-  return std::tie(number, text, values);
-}
 
 /// The message of the exception that `work` throws; empty if it throws none.
 template <class Work>

@@ -8,15 +8,8 @@
 #include "planner/api/schemes/skip_pipe.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "planner/search/path_routing/routing_fields.hpp"
 
 namespace dtfm::api {
-
-auto fields(MaybeConst<MemoryDeficit> auto& it) {
-  auto& [ratio, text] = it;
-  return std::tie(ratio, text);
-}
-
 namespace {
 
 constexpr Scheme table[] = {
@@ -79,11 +72,6 @@ struct Trial {
   std::optional<MemoryDeficit> deficit = {};
   std::optional<search::Routing> routing = {};
 };
-
-auto fields(MaybeConst<Trial> auto& it) {
-  auto& [seconds, fits, is_known, is_input_error, failure_reason, deficit, routing] = it;
-  return std::tie(seconds, fits, is_known, is_input_error, failure_reason, deficit, routing);
-}
 
 /// The deficit of the device that exceeds its memory by the largest factor.
 MemoryDeficit worst_deficit(const Topology& topology, const sim::SimReport& report) {

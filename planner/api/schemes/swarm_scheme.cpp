@@ -173,11 +173,6 @@ struct SwarmTrial {
   std::string error;
 };
 
-auto fields(MaybeConst<SwarmTrial> auto& it) {
-  auto& [rate, min_peers, error] = it;
-  return std::tie(rate, min_peers, error);
-}
-
 SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
                  const std::function<bool()>& stop) {
   sim::SimOptions options;

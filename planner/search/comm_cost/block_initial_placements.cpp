@@ -9,7 +9,7 @@
 #include "core/base/ranks.hpp"
 #include "core/base/rng.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
-#include "planner/search/comm_cost/placement_fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 
 namespace dtfm::search {
@@ -146,11 +146,6 @@ struct Blocks {
   std::vector<std::vector<int>> counts;  // [block][cluster]
   double cost = std::numeric_limits<double>::infinity();
 };
-
-auto fields(MaybeConst<Blocks> auto& it) {
-  auto& [lengths, counts, cost] = it;
-  return std::tie(lengths, counts, cost);
-}
 
 class BlockAnnealing {
  public:

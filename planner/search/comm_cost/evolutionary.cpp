@@ -11,7 +11,7 @@
 #include "planner/search/comm_cost/anneal.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"
 #include "planner/search/comm_cost/lower_bound.hpp"
-#include "planner/search/comm_cost/placement_fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 #include "planner/search/comm_cost/structured_initial_placements.hpp"
 

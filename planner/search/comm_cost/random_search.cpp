@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/base/ranks.hpp"
-#include "planner/search/comm_cost/placement_fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 #include "planner/search/comm_cost/search_run.hpp"
 

@@ -9,7 +9,7 @@
 #include "core/base/ranks.hpp"
 #include "planner/search/comm_cost/block_initial_placements.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"
-#include "planner/search/comm_cost/placement_fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 
 namespace dtfm::search {
@@ -68,11 +68,6 @@ struct Candidate {
   Placement placement;  // neither ordered nor matched
   double sync_s;        // s, of its slowest group; a lower bound on its cost
 };
-
-auto fields(MaybeConst<Candidate> auto& it) {
-  auto& [placement, sync_s] = it;
-  return std::tie(placement, sync_s);
-}
 
 /// Placements by all patterns, in ascending order of gradient synchronization.
 std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,

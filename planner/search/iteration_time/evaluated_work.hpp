@@ -64,7 +64,7 @@ void take_in_order(int count, const Workers& workers, const DecidedJobs& jobs, b
   for (int begin = 0; begin < count && (begin == 0 || !is_stopped()); begin += at_once)
     for (const EvaluatedPlans& found : distributed_map(
              std::min(at_once, count - begin), workers,
-             [&](int i) -> EvaluatedPlans { return work(begin + i); }, PlanCodec{jobs}))
+             [&](int i) -> EvaluatedPlans { return work(begin + i); }, &jobs))
       if (!take(found)) return;
 }
 

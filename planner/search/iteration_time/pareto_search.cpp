@@ -234,7 +234,7 @@ class FrontSearch {
     DecidedJobs jobs;
     for (const PlanCandidate& it : initial_plans_found) jobs.push_back(it.job);
     const auto found =
-        distributed_map(static_cast<int>(count), workers_of(options_.common), task, PlanCodec{jobs});
+        distributed_map(static_cast<int>(count), workers_of(options_.common), task, &jobs);
     bool has_moved = false;
     for (AnnealedPlan it : found) {
       has_moved = has_moved || it.evaluations > 1;
