@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "core/base/rng.hpp"
 #include "simulator/iteration/device_starts.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
@@ -148,8 +148,8 @@ std::optional<FairnessComparison> compare_fairness(const Problem& problem, const
 }
 
 std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                                        const SimOptions& options, int samples, const Workers& workers) {
-  return distributed_map(samples, workers, [&](int sample) {
+                                        const SimOptions& options, int samples, const Work& work) {
+  return distributed_map(samples, work, [&](int sample) {
     SimOptions own = options;
     own.seed = options.seed + static_cast<std::uint64_t>(sample);
     own.observers.clear();

@@ -25,7 +25,7 @@ std::string add_simulation(ReportContent& content, const Problem& problem, const
   TimelineRecorder recorder(problem.topology->size());
   api::SimulateRequest request{problem, plan};
   if (plan.execution.iteration_barrier) request.iterations = 1;  // all take equally long
-  request.stop = stop;
+  request.work.stop = stop;
   request.observers = {&recorder};
   try {
     sim::SimReport report = api::simulate(request).report;

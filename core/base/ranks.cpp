@@ -1,6 +1,10 @@
 #include "core/base/ranks.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+
+#include "core/base/byte_codec.hpp"
 
 namespace dtfm {
 namespace {

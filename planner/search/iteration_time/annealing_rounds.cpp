@@ -232,7 +232,7 @@ class AnnealingRounds {
     };
     DecidedJobs jobs;
     for (const Chain& it : all) jobs.push_back(it.start.job);
-    const auto found = distributed_map(static_cast<int>(all.size()), state_.workers(), task, &jobs);
+    const auto found = distributed_map(static_cast<int>(all.size()), state_.options.common, task, &jobs);
     bool has_moved = false;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const AnnealedPlan& it = found[i];
