@@ -77,7 +77,7 @@ struct DeployedPlacement {
 /// Deploys the groups of `placement` as `cost::best_deployment` does. Once `stop` returns true, keeps the
 /// order found so far.
 DeployedPlacement deploy(const cost::CommCostModel& model, const Placement& placement,
-                         const std::function<bool()>& stop = {});
+                         const StopFunction& stop = {});
 
 // One function for each row of the table of strategies.
 Stopped run_identity(SearchRun& run);
