@@ -274,7 +274,7 @@ std::string format_summary(const IterationSummary& summary) {
 }
 
 void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                          const std::function<bool()>& stop, const std::string& front) {
+                          const StopFunction& stop, const std::string& front) {
   const auto& [problem, plan, record] = summary;
   write_plan_output(options, problem, plan, record, join_blocks({format_summary(summary), front}), stop);
 }

@@ -159,10 +159,11 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
              });
-  add_option(
-      app, "--time-limit", "S",
-      "ends the search and simulations after S seconds; not reproducible [until converged]",
-      [&](const std::string& text) { options.time_limit = parse_positive_seconds("--time-limit", text); });
+  add_option(app, "--time-limit", "S",
+             "ends the search and simulations after S seconds; not reproducible [until converged]",
+             [&](const std::string& text) {
+               options.work.time_limit = parse_positive_seconds("--time-limit", text);
+             });
   add_seed_option(app, "seed of the random numbers [0]", options.seed);
   add_option(app, "--warm-start", "PLAN", "starts from a running plan and counts the cost of migration",
              [&](const std::string& text) { options.warm_start = text; });
@@ -215,7 +216,7 @@ void add_output_options(CLI::App& app, PlanOptions& options) {
 
 void add_general_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::general);
-  add_threads_option(app, options.threads);
+  add_threads_option(app, options.work.threads);
   add_color_option(app, options.color);
   add_flag(app, "--quiet", "prints no progress", options.quiet);
   add_version_option(app, version_line);

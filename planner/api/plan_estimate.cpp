@@ -53,11 +53,10 @@ PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
   return result;
 }
 
-std::optional<cost::PlanExplanation> explain_plan(const search::PlanCandidate& candidate, int threads,
-                                                  const StopFunction& stop) {
+std::optional<cost::PlanExplanation> explain_plan(const search::PlanCandidate& candidate, const Work& work) {
   try {
     return cost::explain_plan({candidate.job->problem, candidate.plan}, candidate.job->model.shared_network,
-                              threads, stop);
+                              work);
   } catch (const WorkStopped&) {
     return std::nullopt;
   }
@@ -79,7 +78,7 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
   const auto& [stages, replicas] = options.limits;
   std::optional<cost::IterationBounds> made;
   try {
-    made.emplace(model, stop_of(options.common, bound_grace_s));
+    made.emplace(model, until_time_limit(options.common, bound_grace_s).stop);
   } catch (const WorkStopped&) {
     return std::nullopt;
   }

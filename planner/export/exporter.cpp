@@ -119,11 +119,13 @@ std::vector<std::string> compression_notes(const ExportBundle& bundle) {
 }  // namespace
 
 std::span<const Exporter> exporters() {
-  static const std::vector<Exporter> table = {
-      pytorch_exporter(),   megatron_exporter(),         torchtitan_exporter(), torchtitan_python_exporter(),
-      deepspeed_exporter(), deepspeed_python_exporter(), dtfm_exporter(),       petals_exporter(),
-      torchrun_exporter(),  slurm_exporter(),            openmpi_exporter(),    kubernetes_exporter(),
-      netem_exporter()};
+  static const std::vector<Exporter> table = {pytorch_exporter(),    megatron_exporter(),
+                                              torchtitan_exporter(), torchtitan_python_exporter(),
+                                              deepspeed_exporter(),  deepspeed_python_exporter(),
+                                              dtfm_exporter(),       petals_exporter(),
+                                              torchrun_exporter(),   slurm_exporter(),
+                                              openmpi_exporter(),    kubernetes_exporter(),
+                                              netem_exporter()};
   return table;
 }
 

@@ -45,8 +45,8 @@ std::string rejection_message(const std::string& name, ExportBundle bundle) {
   return error_message([&] { export_files(run_on_trainer(bundle, {&target, 1}), {&target, 1}); });
 }
 
-const std::vector<std::string> common_layout = {"megatron",     "torchtitan", "torchtitan-py", "deepspeed",
-                                                "deepspeed-py", "dtfm"};
+const std::vector<std::string> common_layout = {"megatron",  "torchtitan",   "torchtitan-py",
+                                                "deepspeed", "deepspeed-py", "dtfm"};
 
 TEST_CASE("pipelines that split layers differently are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {2, 3, 2});

@@ -107,7 +107,7 @@ class IterationSearch {
     };
     DecidedJobs jobs;
     for (const PlanCandidate& it : result_.finalists) jobs.push_back(it.job);
-    const auto minimized = distributed_map(count, state_.workers(), task, PlanCodec{jobs});
+    const auto minimized = distributed_map(count, state_.options.common, task, &jobs);
     result_.finalists.clear();
     for (const EvaluatedPlans& it : minimized) {
       result_.finalists.push_back(it.plans.front());
