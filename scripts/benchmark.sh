@@ -35,8 +35,6 @@ graphs=(
 cases=(datacenter spot universities regional worldwide)
 time_limit=5 threads=2 parts=()
 
-usage() { sed -n '2,/^$/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" | sed '/^shellcheck/d'; }
-
 bad_usage() {
   printf 'benchmark.sh: %s (see --help)\n' "$1" >&2
   exit 2
@@ -45,7 +43,6 @@ bad_usage() {
 read_arguments() {
   while [ $# -gt 0 ]; do
     case $1 in
-      -h | --help) usage && exit ;;
       quality | speed | plans | sizes | warm | regret | swarm | ranks) parts+=("$1") ;;
       --time-limit | --threads)
         [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 requires a positive whole number"

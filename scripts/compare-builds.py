@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Checks that two builds compute the same: runs the programs of each, then compares the numbers that they wrote.
 
-    compare-builds.py run BUILD_DIR OUT_DIR     plans, simulates and compares schemes on every topology
+    compare-builds.py run BUILD_DIR OUT_DIR     plans, simulates, exports and compares schemes on every topology
     compare-builds.py diff OLD_DIR NEW_DIR      compares two such folders, number by number
 
-`run` writes OUT_DIR/plans, simulations, comparisons, the scenarios that it used, and exit-codes.json. It fails
+`run` writes OUT_DIR/plans, simulations, exports, comparisons, the scenarios that it used, and exit-codes.json. It fails
 if a program ends with another code than 0 or 3 (infeasible). Every search ends by itself and every random number
 has a fixed seed, so that two runs of one build are identical.
 
 `diff` compares numbers as doubles, without a tolerance, and the strings under NAMES. It ignores all other strings,
-which are free text. Keys that were renamed between the builds belong in RENAMED, keys that only one of the builds
-writes in ONE_SIDED. It exits with 0 if nothing differs, 1 if something does, and 2 if it cannot compare the folders.
+which are free text. It exits with 0 if nothing differs, 1 if something does, and 2 if it cannot compare the folders.
 """
 
 import argparse
@@ -22,29 +21,13 @@ import pathlib
 import string
 import subprocess
 import sys
+import tempfile
 
-# What may differ between the two builds. -------------------------------------------------------------------
-
-# Old key -> new key. "parent.key" renames the key below that parent only (by its old name).
-RENAMED = {
-    "breakdown.exchanges after them": "exposed_gradient_sync", "breakdown.updates after both": "optimizer_step",
-    "finalists.moving_s": "migration_s",
-    "layout.words": "description",
-    "overfull": "out_of_memory",
-    "schemes.what": "description", "schemes.assumes": "assumptions", "schemes.why_none": "no_layout_reason",
-    "swarm.departures": "failures", "swarm.moves": "stage_switches", "swarm.shared_messages": "contended_messages",
-    "verification.caught": "detected",
-}
-# Keys that only one of the two sides may have: "key", or "parent.key" (the parent by its old name).
-ONE_SIDED = {"execution"}
-# Old name -> new name, of the strings under NAMES.
-RENAMED_NAMES = {}
-
-# What is compared. All keys have their old names. ----------------------------------------------------------
+# What is compared. -----------------------------------------------------------------------------------------
 
 # Keys whose strings are ids or names. Other strings are free text.
 NAMES = {
-    "device", "devices", "fingerprint", "from", "gradient_sync", "groups", "name", "objective", "overfull",
+    "device", "devices", "fingerprint", "from", "gradient_sync", "groups", "name", "objective", "out_of_memory",
     "pipeline_major", "schedule", "scheme", "stage_major", "strategy", "to", "unused",
 }
 # Lists of free text, of which even the length does not count.
@@ -54,8 +37,11 @@ COMPARED = {
     "plans": {"topology", "objective", "parallelism", "pipelines", "groups", "ranks", "unused", "estimate",
               "lower_bound", "finalists", "search"},
     "simulations": None,
+    "exports": None,
     "comparisons": None,
 }
+# Files of an export that are the same for every plan.
+RUNTIME = {"train.py", "dtfm_runtime"}
 
 # What is run. ----------------------------------------------------------------------------------------------
 
@@ -66,6 +52,10 @@ QUICK_SEEDS = [0]
 INFEASIBLE = 3
 # The stages of the default job do not divide 33 devices.
 PLAN_OPTIONS = {("onprem-cloud", "comm-cost"): ["--pipeline", "3"]}
+# What every plan is exported to, and what a plan made for it is exported to.
+LAUNCHERS = ["kubernetes", "netem", "openmpi", "petals", "slurm", "torchrun"]
+TRAINERS = ["deepspeed", "deepspeed-py", "dtfm", "megatron", "pytorch", "torchtitan", "torchtitan-py"]
+SHORT_SEARCH = ["--evaluations", "2000", "--finalists", "2"]
 UNDISTURBED_ITERATIONS = 3
 DISTURBED_ITERATIONS = 6
 
@@ -132,16 +122,10 @@ class Iterations(dict):
         return f"{float(name[1:]) * self.iteration_s:.6f}"
 
 
-def field(document, name):
-    """The value of a key, by its old name, in a file of an old or a new build."""
-    return document[name] if name in document else document[RENAMED[name]]
-
-
 def write_scenarios(folder, plan, iteration_s):
     """Writes the scenarios of a plan and returns their files by name."""
-    pipelines = field(plan, "pipelines")
-    first = field(field(pipelines[0], "stages")[0], "devices")[0]
-    last = field(field(pipelines[-1], "stages")[-1], "devices")[-1]
+    first = plan["pipelines"][0]["stages"][0]["devices"][0]
+    last = plan["pipelines"][-1]["stages"][-1]["devices"][-1]
     values = Iterations(iteration_s, first=first, last=last, site=first.split("/")[0])
     texts = {"network.yaml": NETWORK, **NETWORK_TRACES}
     folder.mkdir(parents=True)
@@ -167,7 +151,13 @@ class Case:
         plan = self.program("dtfm-plan", f"plans/{self.name}.json", "--objective", self.objective,
                             "--seed", str(self.seed), *options)
         scenarios = self.simulate(plan) if plan.exists() else {}
+        if plan.exists():
+            self.export(plan, LAUNCHERS)
         if self.compares:
+            for trainer in TRAINERS:
+                plan = self.program("dtfm-plan", f"plans/{self.name}.{trainer}.json", "--target", trainer, *SHORT_SEARCH)
+                if plan.exists():
+                    self.export(plan, [trainer])
             compared = [scenarios[name] for name in (f"failures-{COMPARED_POLICY}", "network") if name in scenarios]
             self.program("dtfm-compare", f"comparisons/{self.topology.stem}.json", "--seed", str(self.seed),
                          *itertools.chain.from_iterable(("--scenario", path) for path in compared))
@@ -177,7 +167,7 @@ class Case:
         """Simulates a plan without and with scenarios, and returns the files of these."""
         undisturbed = self.program("dtfm-sim", f"simulations/{self.name}.undisturbed.json", plan,
                                    "--iterations", str(UNDISTURBED_ITERATIONS))
-        length_s = field(json.loads(undisturbed.read_text()), "length_s") if undisturbed.exists() else 0
+        length_s = json.loads(undisturbed.read_text())["length_s"] if undisturbed.exists() else 0
         if length_s == 0:
             return {}
         scenarios = write_scenarios(self.out / "scenarios" / self.name, json.loads(plan.read_text()),
@@ -187,6 +177,20 @@ class Case:
             self.program("dtfm-sim", f"simulations/{self.name}.{name}.json", plan, "--scenario", path,
                          "--iterations", str(DISTURBED_ITERATIONS), *samples)
         return scenarios
+
+    def export(self, plan, exporters):
+        """Exports a plan, and writes the texts of each export as one document, or why there is none."""
+        for exporter in exporters:
+            output = f"exports/{self.name}.{exporter}.json"
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run([self.build / "dtfm-export", plan, "--to", exporter, "--topology", self.topology,
+                                       "-o", f"{folder}/export"],
+                                      stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                files = {path.relative_to(folder).as_posix(): path.read_text()
+                         for path in sorted(pathlib.Path(folder).rglob("*")) if path.is_file()}
+            texts = {name: text for name, text in files.items() if name.split("/")[1] not in RUNTIME}
+            (self.out / output).write_text(json.dumps(texts or {"error": done.stderr.replace(str(self.out), "")}, indent=1))
+            self.exit_codes[output] = 0 if texts else INFEASIBLE
 
     def program(self, name, output, *arguments):
         """Runs a program on the topology, notes its exit code, and returns the path of its output."""
@@ -207,7 +211,7 @@ def run(arguments):
         topologies = [path for path in topologies if path.stem in QUICK_TOPOLOGIES]
     if not topologies:
         fail(f"no topologies in {arguments.topologies}")
-    for program in ("dtfm-plan", "dtfm-sim", "dtfm-compare"):
+    for program in ("dtfm-plan", "dtfm-sim", "dtfm-export", "dtfm-compare"):
         if not (build / program).exists():
             fail(f"{build} has no {program}")
     if out.exists() and any(out.iterdir()):
@@ -236,7 +240,8 @@ def run(arguments):
 class Comparison:
     """Walks two documents together, collects what differs, and counts the numbers that were compared."""
 
-    def __init__(self):
+    def __init__(self, compares_text):
+        self.compares_text = compares_text  # also strings that are not NAMES
         self.numbers = 0
         self.differences = []
 
@@ -244,44 +249,39 @@ class Comparison:
         self.differences.append(f"{path}: {short(old)} != {short(new)}")
 
     def compare(self, old, new, path="", key=""):
-        """`key` is the old name of the member that holds the values, or the list of them."""
+        """`key` is the name of the member that holds the values, or the list of them."""
         if key in FREE_TEXT:
             return
         if type(old) is not type(new):
             self.differ(path, old, new)
         elif isinstance(old, dict):
-            self.compare_members(old, new, path, key)
+            self.compare_members(old, new, path)
         elif isinstance(old, list):
             if len(old) != len(new):
                 self.differ(f"length of {path}", len(old), len(new))
             for index, (one, other) in enumerate(zip(old, new)):
                 self.compare(one, other, f"{path}[{index}]", key)
         elif isinstance(old, str):
-            if key in NAMES and RENAMED_NAMES.get(old, old) != new:
+            if (key in NAMES or self.compares_text) and old != new:
                 self.differ(path, old, new)
         else:
             self.numbers += isinstance(old, float)
             if old != new:
                 self.differ(path, old, new)
 
-    def compare_members(self, old, new, path, parent):
-        old_keys = {RENAMED.get(f"{parent}.{key}", RENAMED.get(key, key)): key for key in old}
-        if len(old_keys) < len(old):
-            fail(f"RENAMED gives two members of {path or 'a document'} the same key")
-        for key in [*old_keys, *(key for key in new if key not in old_keys)]:
+    def compare_members(self, old, new, path):
+        for key in [*old, *(key for key in new if key not in old)]:
             member = f"{path}.{key}" if path else key
-            if key in old_keys and key in new:
-                self.compare(old[old_keys[key]], new[key], member, old_keys[key])
-            elif not {key, f"{parent}.{key}"} & ONE_SIDED:
-                self.differences.append(f"{member}: only on the {'old' if key in old_keys else 'new'} side")
+            if key in old and key in new:
+                self.compare(old[key], new[key], member, key)
+            else:
+                self.differences.append(f"{member}: only on the {'old' if key in old else 'new'} side")
 
     def compare_files(self, old, new, kind):
         """Compares the output of one run of a program, which may be missing on both sides."""
         if old.exists() and new.exists():
             documents = (json.loads(path.read_text(), parse_int=float) for path in (old, new))
-            keys = COMPARED[kind]
-            new_keys = keys and {RENAMED.get(key, key) for key in keys}
-            self.compare(*(members(document, some) for document, some in zip(documents, (keys, new_keys))))
+            self.compare(*(members(document, COMPARED[kind]) for document in documents))
         elif old.exists() or new.exists():
             self.differences.append(f"only on the {'old' if old.exists() else 'new'} side")
 
@@ -307,7 +307,7 @@ def diff(arguments):
         files = sorted(name for name in names if name.startswith(kind + "/"))
         numbers, found = 0, {}
         for name in files:
-            comparison = Comparison()
+            comparison = Comparison(compares_text=kind == "exports")
             if name not in old_codes or name not in new_codes:
                 comparison.differences.append(f"only in {arguments.old if name in old_codes else arguments.new}")
             else:
@@ -334,7 +334,7 @@ def main():
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("run", help="run the programs of a build")
-    command.add_argument("build", metavar="BUILD_DIR", type=pathlib.Path, help="has dtfm-plan, dtfm-sim, dtfm-compare")
+    command.add_argument("build", metavar="BUILD_DIR", type=pathlib.Path, help="has dtfm-plan, dtfm-sim, dtfm-export, dtfm-compare")
     command.add_argument("out", metavar="OUT_DIR", type=pathlib.Path, help="a new or empty folder")
     command.add_argument("--topologies", metavar="DIR", type=pathlib.Path, default=repository / "topologies",
                          help="folder of topologies [that of this repository]")

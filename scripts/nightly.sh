@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
-  exit
-fi
 # Runs what takes too long for every change: builds the kernels for every GPU generation, and runs all tests of the release
-# preset and every fuzzer for FUZZ_RUNS inputs [200000] with a new seed every day. Installs missing packages.
+# preset, all tests that use threads under ThreadSanitizer, and every fuzzer for FUZZ_RUNS inputs [200000] with a new seed
+# every day. Installs missing packages.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
@@ -15,6 +12,7 @@ install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
 DTFM_PRECOMPILE=OFF build release all # with the warnings that tests lack with precompiled headers
 run_tests release
+"$root/scripts/sanitize.sh" --threads
 DTFM_UNITY=OFF DTFM_PRECOMPILE=OFF build asan all
 seed=$(date +%j)
 while IFS= read -r fuzzer; do

@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
-  exit
-fi
 # Installs missing packages, builds the release preset, and writes Debian packages to build/packages: dtfm_*.deb (programs,
 # manual pages, completions, topologies) and libdtfm-dev_*.deb. Arguments are passed to cpack:
 #   scripts/package.sh -D CPACK_PACKAGE_CONTACT='Ada <ada@example.org>'

@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
-  exit
-fi
 # Installs missing packages (Debian 12, Ubuntu 24.04), builds all programs, and plans the 64 devices of
 # topologies/worldwide.yaml: the plan is build/worldwide-plan.json, and a page with charts build/worldwide.html.
 # Arguments are passed to dtfm-plan:

@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
-  exit
-fi
 # Installs missing packages, builds the release preset with its tests, and runs them, except those that only
 # scripts/nightly.sh runs. With arguments, it passes these to ctest instead:
 #   scripts/test.sh -R comm_cost

@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
-  exit
-fi
 # Prints the accuracy tables of docs/validation.md. Installs missing packages and builds the release preset first.
 #
 # - Simulated against measured iterations (tests/validation): all rows, the constants in use (configs/calibrations/v100.yaml),

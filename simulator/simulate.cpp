@@ -4,13 +4,12 @@
 #include <set>
 
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "core/base/rng.hpp"
 #include "simulator/iteration/device_starts.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/memory_use.hpp"
-#include "simulator/report/report_fields.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
@@ -149,8 +148,8 @@ std::optional<FairnessComparison> compare_fairness(const Problem& problem, const
 }
 
 std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                                        const SimOptions& options, int samples, const Workers& workers) {
-  return distributed_map(samples, workers, [&](int sample) {
+                                        const SimOptions& options, int samples, const Work& work) {
+  return distributed_map(samples, work, [&](int sample) {
     SimOptions own = options;
     own.seed = options.seed + static_cast<std::uint64_t>(sample);
     own.observers.clear();

@@ -6,7 +6,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "core/schedule/path_schedule.hpp"
 #include "core/base/stop.hpp"
 #include "simulator/observation/observer.hpp"
@@ -77,6 +77,6 @@ std::optional<FairnessComparison> compare_fairness(const Problem& problem, const
 /// observers. The reports do not depend on the number of workers. simulator/report/samples.hpp summarizes
 /// them.
 std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                                        const SimOptions& options, int samples, const Workers& workers);
+                                        const SimOptions& options, int samples, const Work& work);
 
 }  // namespace dtfm::sim

@@ -139,7 +139,7 @@ void add_pair_option(CLI::App& app, const char* name, const char* values, const 
       ->type_name(values);
 }
 
-CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
+CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const std::string& help,
                         const std::function<void(const std::string&)>& set) {
   return app.add_option_function<std::string>(name, set, help)->type_name(value);
 }

@@ -44,7 +44,7 @@ void add_flag(CLI::App& app, const char* name, const char* help, bool& flag);
 bool is_given(const CLI::App& app, const char* name);
 
 /// Adds an option whose value `set` checks, so that all errors have the same form.
-CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
+CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const std::string& help,
                         const std::function<void(const std::string&)>& set);
 
 /// The same for an option with two values.

@@ -31,10 +31,9 @@ std::optional<std::filesystem::file_time_type> time_of(const std::string& file) 
 
 }  // namespace
 
-void check_same_input(Ranks* ranks, const std::vector<std::string>& options, const io::ReadLog& read,
-                      int threads) {
-  if (!ranks) return;
-  RankInput input{DTFM_VERSION, options, {}, threads};
+void check_same_input(const Work& work, const std::vector<std::string>& options, const io::ReadLog& read) {
+  if (!work.ranks) return;
+  RankInput input{DTFM_VERSION, options, {}, work.threads};
   for (const io::ReadFile& it : read.files()) {
     std::error_code code;
     if (!std::filesystem::is_regular_file(it.path, code)) continue;
@@ -42,7 +41,7 @@ void check_same_input(Ranks* ranks, const std::vector<std::string>& options, con
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     input.files += fmt::format("{} {:016x} ", it.path, hash_of(text));
   }
-  ranks->check_same_input(input);
+  work.ranks->check_same_input(input);
 }
 
 bool continues_alone(Ranks* ranks, bool quiet) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "core/io/text/read_log.hpp"
 
 namespace dtfm::cli {
@@ -16,9 +16,8 @@ inline bool is_root(const Ranks* ranks) {
 }
 
 /// Throws Error unless all ranks have the same `options` and have read the same files. Pipes, which can be
-/// read only once, are not compared. `threads`: of this rank.
-void check_same_input(Ranks* ranks, const std::vector<std::string>& options, const io::ReadLog& read,
-                      int threads);
+/// read only once, are not compared.
+void check_same_input(const Work& work, const std::vector<std::string>& options, const io::ReadLog& read);
 
 /// Whether this rank has to write `output` in place of the root, after an interrupt or the loss of a rank.
 /// True on rank 1 if the file stays unchanged for 0.4 s, so that the root seems to be lost. Launchers grant

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 
 #include <signal.h>
+
+#include "core/base/stop.hpp"
 
 namespace dtfm::cli {
 
@@ -29,7 +30,7 @@ class InterruptWatch {
   void keep_result();
   const std::atomic<bool>& interrupted() const { return interrupt_flag(); }
   /// Returns a function that tells whether the flag is set. It must not outlive this object.
-  std::function<bool()> stop() const {
+  StopFunction stop() const {
     return [this] { return interrupted().load(std::memory_order_relaxed); };
   }
 

@@ -33,7 +33,7 @@ std::string bar(double share) {
 
 }  // namespace
 
-std::string format_progress(const search::Progress& progress) {
+std::string format_progress(const Progress& progress) {
   std::string text = with_thousands(progress.evaluations);
   if (progress.budget > 0) text += " of " + with_thousands(progress.budget);
   text += fmt::format(" evaluations, best {:.6g} s", progress.best);
@@ -53,7 +53,7 @@ ProgressPrinter::~ProgressPrinter() {
   if (drawn_ && live_) print_error("\r\033[K");
 }
 
-void ProgressPrinter::show(const search::Progress& progress) {
+void ProgressPrinter::show(const Progress& progress) {
   if (!is_due()) return;
   const double share = progress.budget > 0
                            ? static_cast<double>(progress.evaluations) / static_cast<double>(progress.budget)

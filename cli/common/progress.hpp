@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "planner/search/comm_cost/strategy.hpp"
+#include "core/base/work.hpp"
 
 namespace dtfm::cli {
 
@@ -18,7 +18,7 @@ class ProgressPrinter {
   /// Removes the live bar.
   ~ProgressPrinter();
 
-  void show(const search::Progress& progress);
+  void show(const Progress& progress);
   /// Shows that `share` of the work, from 0 to 1, is done. A negative share means that it is unknown.
   void show(double share, const std::string& text);
   /// Whether it is time for another update.
@@ -35,6 +35,6 @@ class ProgressPrinter {
 };
 
 /// "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %"
-std::string format_progress(const search::Progress& progress);
+std::string format_progress(const Progress& progress);
 
 }  // namespace dtfm::cli

@@ -26,11 +26,9 @@ std::string_view name_of_cuts(LayerCuts cuts) {
     case LayerCuts::nonempty:
       return "1 or more";
     case LayerCuts::uniform:
-      return "equal, remainder first";
-    case LayerCuts::equal:
       break;
   }
-  return "equal";
+  return "equal, remainder first";
 }
 
 std::string_view name_of_overlap(OverlapSupport overlap) {
@@ -67,9 +65,7 @@ std::string format_compressions(std::span<const CompressionMethod> methods) {
 std::string format_adam(const TargetTraits& target) {
   std::vector<std::pair<std::string_view, std::vector<std::string_view>>> by_optimizer;
   for (const PrecisionTraits& precision : precision_table()) {
-    const std::optional<Optimizer> adam = target.adam(precision.kind);
-    if (!adam) return "as in the job";
-    const std::string_view name = name_of(*adam);
+    const std::string_view name = name_of(target.adam(precision.kind));
     auto known = std::find_if(by_optimizer.begin(), by_optimizer.end(),
                               [&](const auto& other) { return other.first == name; });
     if (known == by_optimizer.end()) known = by_optimizer.insert(known, {name, {}});

@@ -40,22 +40,21 @@ api::CompareRequest read_request(const CompareOptions& options) {
   request.schemes = options.schemes;
   request.options = {options.seed, options.sync_every, options.skip, options.verify, options.faulty_share};
   request.iterations = options.iterations;
-  request.threads = options.threads;
-  request.ranks = options.processes;
+  request.work = options.work;
   return request;
 }
 
 api::Comparison compare_with_progress(const CompareOptions& options, api::CompareRequest request,
                                       const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-compare");
-  request.on_progress = [&](const api::ComparisonProgress& progress) {
+  request.work.on_progress = [&](const Progress& progress) {
     if (!printer.is_due()) return;
-    if (progress.planning)
-      printer.show(*progress.planning);
+    if (progress.scheme == api::planned_scheme)
+      printer.show(progress);
     else
       printer.show(progress.share, fmt::format("layouts of {}", progress.scheme));
   };
-  request.stop = watch.stop();
+  request.work.stop = watch.stop();
   return api::compare(request);
 }
 
@@ -87,14 +86,14 @@ int run_compare_command(const CompareOptions& options) {
   std::vector<std::string> inputs = options.scenarios;
   inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.calibration.value_or("")});
   const std::array outputs{options.output.value_or(""), options.report.value_or("")};
-  if (is_root(options.processes)) check_outputs(inputs, outputs);
+  if (is_root(options.work.ranks)) check_outputs(inputs, outputs);
   const io::ReadLog read;
   const api::CompareRequest request = read_request(options);
-  if (is_root(options.processes)) check_not_read(read, outputs);
-  check_same_input(options.processes, options.common, read, options.threads);
+  if (is_root(options.work.ranks)) check_not_read(read, outputs);
+  check_same_input(options.work, options.common, read);
   watch.keep_result();
   const api::Comparison comparison = compare_with_progress(options, request, watch);
-  if (!continues_alone(options.processes, options.quiet)) return exit_code::done;
+  if (!continues_alone(options.work.ranks, options.quiet)) return exit_code::done;
   write_output(options, request, comparison);
   if (watch.interrupted()) return exit_code::interrupted;
   return comparison.is_any_feasible() ? exit_code::done : exit_code::infeasible;

@@ -8,7 +8,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 
 namespace dtfm::cli {
 
@@ -24,8 +24,7 @@ struct CompareOptions {
   double verify = 0, faulty_share = 0;  // fractions of a swarm's calls and peers
   double skip = 0.25;                   // fraction of the stages
   std::uint64_t seed = 0;
-  int threads = 1;
-  Ranks* processes = nullptr;                 // that compare together; null: only this one
+  Work work;                                  // threads and ranks
   std::vector<std::string> common;            // options that must be the same in all processes
   std::optional<std::string> output, report;  // files
   OutputFormat format = OutputFormat::text;

@@ -5,7 +5,7 @@ int main(int argc, char** argv) {
   return dtfm::cli::run_on_ranks("dtfm-compare", [&](dtfm::Ranks* ranks) {
     auto options = dtfm::cli::parse_compare_options(argc, argv);
     if (!options) return 0;  // after --help or --version
-    options->processes = ranks;
+    options->work.ranks = ranks;
     return dtfm::cli::run_compare_command(*options);
   });
 }

@@ -77,13 +77,14 @@ std::string path_loop(const std::string& commands) {
       commands);
 }
 
-}  // namespace
-
+/// A name for shell functions: "dtfm_plan" for "dtfm-plan".
 std::string as_identifier(const std::string& name) {
   std::string identifier = name;
   std::replace(identifier.begin(), identifier.end(), '-', '_');
   return identifier;
 }
+
+}  // namespace
 
 std::string bash_completion(const CommandDescription& program) {
   Cases cases;

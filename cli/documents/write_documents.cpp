@@ -13,9 +13,7 @@ void write_documents(std::span<const CommandDescription> programs, const std::fi
   for (const CommandDescription& program : programs) {
     const std::pair<std::filesystem::path, std::string> files[] = {
         {folder / "man" / (program.name + ".1"), manual_page(program, programs)},
-        {folder / "bash" / program.name, bash_completion(program)},
-        {folder / "zsh" / ("_" + program.name), zsh_completion(program)},
-        {folder / "fish" / (program.name + ".fish"), fish_completion(program)}};
+        {folder / "bash" / program.name, bash_completion(program)}};
     for (const auto& [file, text] : files) {
       std::filesystem::create_directories(file.parent_path());
       io::write_file_atomically(file, text);

@@ -8,8 +8,8 @@
 
 namespace dtfm::cli {
 
-/// Writes man/NAME.1, bash/NAME, zsh/_NAME and fish/NAME.fish for each program to `folder`, which is created
-/// if needed. Throws Error if a file cannot be written.
+/// Writes man/NAME.1 and bash/NAME for each program to `folder`, which is created if needed. Throws Error if
+/// a file cannot be written.
 void write_documents(std::span<const CommandDescription> programs, const std::filesystem::path& folder);
 
 }  // namespace dtfm::cli

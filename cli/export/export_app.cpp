@@ -35,7 +35,7 @@ Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 3 the target can
 constexpr const char* examples = R"(Examples:
   dtfm-export plan.json --to megatron,torchrun -o exported
   dtfm-export plan.json --to megatron --topology worldwide.yaml --strict -o exported
-  dtfm-export plan.json --to flashflex,slurm --hosts machines.txt -o exported
+  dtfm-export plan.json --to pytorch,slurm --hosts machines.txt -o exported
   dtfm-export plan.json --to torchrun --agents host --order pipeline-major -o exported
   dtfm-export plan.json --to netem --topology worldwide.yaml -o network
   dtfm-export --list-targets)";

@@ -192,8 +192,8 @@ std::string pace_table(const cost::PlanExplanation& explanation, ModelInput inpu
 }  // namespace
 
 std::optional<io::PlanRecord::Explanation> make_explanation(const search::PlanCandidate& candidate,
-                                                            int threads, const StopFunction& stop) {
-  const auto found = api::explain_plan(candidate, threads, stop);
+                                                            const Work& work) {
+  const auto found = api::explain_plan(candidate, work);
   if (!found) return std::nullopt;
   const cost::PlannedProblem planned{candidate.job->problem, candidate.plan};
   io::PlanRecord::Explanation explanation{*found, {}, {}, {}};

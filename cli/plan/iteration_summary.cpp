@@ -76,7 +76,7 @@ class IterationWriter {
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s,
                     it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
-    const bool is_time = s_.record.objective == Objective::iteration_time;
+    const bool is_time = !traits(s_.record.objective).device_weight;
     if (s_.record.lower_bound && is_time)
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
     text += rates();
@@ -274,7 +274,7 @@ std::string format_summary(const IterationSummary& summary) {
 }
 
 void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                          const std::function<bool()>& stop, const std::string& front) {
+                          const StopFunction& stop, const std::string& front) {
   const auto& [problem, plan, record] = summary;
   write_plan_output(options, problem, plan, record, join_blocks({format_summary(summary), front}), stop);
 }

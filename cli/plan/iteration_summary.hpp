@@ -1,9 +1,9 @@
 // Formats the summary of a plan made by iteration time.
 #pragma once
 
-#include <functional>
 #include <string>
 
+#include "core/base/stop.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "planner/io/plan_document.hpp"
 #include "core/plan/plan.hpp"
@@ -21,6 +21,6 @@ std::string format_summary(const IterationSummary& summary);
 
 /// Writes and prints the plan by `write_plan_output`. `front` is the summary of a Pareto front, or empty.
 void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                          const std::function<bool()>& stop, const std::string& front = "");
+                          const StopFunction& stop, const std::string& front = "");
 
 }  // namespace dtfm::cli

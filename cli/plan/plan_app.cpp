@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/common/batch_option.hpp"
 #include "cli/common/calibration_option.hpp"
@@ -100,6 +101,8 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
   const auto target =
       add_option(app, "--target", "NAME", "trainer that will run the plan; see --list-targets [any]",
                  [&](const std::string& name) {
+                   for (const RemovedTarget& it : removed_targets())
+                     if (it.name == name) throw Error("--target", std::string(it.message));
                    options.target = io::find_row(target_table(), name, "--target", "unknown").kind;
                  });
   const auto names = names_in(target_table());
@@ -136,10 +139,11 @@ std::vector<std::string> strategy_names() {
 
 void add_search_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::search);
-  const auto objective = add_option(app, "--objective", "NAME",
-                                    "cost-per-token, device-efficiency, comm-cost or [iteration-time]",
-                                    [&](const std::string& text) { set_objective(text, options); });
   const auto names = names_in(objective_table());
+  const auto objective = add_option(
+      app, "--objective", "NAME",
+      fmt::format("{} or [{}]", fmt::join(names.begin() + 1, names.end(), ", "), names.front()),
+      [&](const std::string& text) { set_objective(text, options); });
   set_completion_values(*objective, {names.begin(), names.end()});
   const auto strategy =
       add_option(app, "--strategy", "NAME",
@@ -155,10 +159,11 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
              });
-  add_option(
-      app, "--time-limit", "S",
-      "ends the search and simulations after S seconds; not reproducible [until converged]",
-      [&](const std::string& text) { options.time_limit = parse_positive_seconds("--time-limit", text); });
+  add_option(app, "--time-limit", "S",
+             "ends the search and simulations after S seconds; not reproducible [until converged]",
+             [&](const std::string& text) {
+               options.work.time_limit = parse_positive_seconds("--time-limit", text);
+             });
   add_seed_option(app, "seed of the random numbers [0]", options.seed);
   add_option(app, "--warm-start", "PLAN", "starts from a running plan and counts the cost of migration",
              [&](const std::string& text) { options.warm_start = text; });
@@ -211,7 +216,7 @@ void add_output_options(CLI::App& app, PlanOptions& options) {
 
 void add_general_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::general);
-  add_threads_option(app, options.threads);
+  add_threads_option(app, options.work.threads);
   add_color_option(app, options.color);
   add_flag(app, "--quiet", "prints no progress", options.quiet);
   add_version_option(app, version_line);

@@ -47,13 +47,13 @@ std::vector<std::string> out_of_memory_notes(const api::PlanRequest& request, co
 /// Says why the command took longer than the time limit, beyond what the last steps are allowed.
 void note_overrun(const PlanOptions& options) {
   constexpr double tolerance_s = 0.5;
-  if (!options.time_limit || options.quiet) return;
+  if (!options.work.time_limit || options.quiet) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - options.begin;
-  if (elapsed.count() > *options.time_limit + tolerance_s)
+  if (elapsed.count() > *options.work.time_limit + tolerance_s)
     print_error(fmt::format(
         "dtfm-plan: reading the input and finding a first plan took longer than --time-limit {:g}; "
         "the plan was ready after {:.1f} s\n",
-        *options.time_limit, elapsed.count()));
+        *options.work.time_limit, elapsed.count()));
 }
 
 std::vector<io::PlanRecord::Finalist> finalists_of(const api::PlanResult& result) {
@@ -76,12 +76,13 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   api::PlanRequest request = plan_request(options, problem, scenarios, printer, watch);
   request.spread = spread;
-  if (is_root(options.processes)) check_not_read(read, output_files(options));
-  check_same_input(options.processes, options.common, read, options.threads);
-  if (options.processes) request.options.common.begin = options.processes->now();
+  if (is_root(options.work.ranks)) check_not_read(read, output_files(options));
+  check_same_input(options.work, options.common, read);
+  if (options.work.ranks) request.options.common.begin = options.work.ranks->now();
   watch.keep_result();
   const api::PlanResult search = plan_or_name_source(options, request);
-  if (!continues_alone(options.processes, options.quiet) && !replaces_root(options.processes, options.output))
+  if (!continues_alone(options.work.ranks, options.quiet) &&
+      !replaces_root(options.work.ranks, options.output))
     return exit_code::done;
   const search::PlanCandidate& best = search.best();
   io::PlanRecord record = make_plan_record(options, best);
@@ -99,11 +100,11 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (request.options.warm) record.warm_start = make_warm_start_record(options, search, request.options);
   add_notes(no_progress_notes(search.simulated()), record);
   if (search.fits() && !watch.interrupted()) add_bound(request, search, record);
-  add_explanation(options, best, api::stop_of(request.options.common, api::explanation_grace_s), record);
+  add_explanation(options, best, until_time_limit(request.options.common, api::explanation_grace_s), record);
   record.interval = search.interval;
   record.target_changes = target_changes;
-  add_target_times(options, api::simulated_problem(best), best.plan, search.simulated(),
-                   api::stop_of(request.options.common, api::explanation_grace_s), record);
+  add_target_times(api::simulated_problem(best), best.plan, search.simulated(),
+                   until_time_limit(request.options.common, api::explanation_grace_s), record);
   std::string front;
   if (search.front)
     front = write_pareto_front(options, problem.topology,

@@ -127,7 +127,8 @@ api::CommCostPlanResult plan_with_progress(const PlanOptions& options, const Top
 int plan(const PlanOptions& options, const Topology& topology, const Job& job, InterruptWatch& watch) {
   watch.keep_result();
   const auto [problem, found, plan] = plan_with_progress(options, topology, job, watch);
-  if (!continues_alone(options.processes, options.quiet) && !replaces_root(options.processes, options.output))
+  if (!continues_alone(options.work.ranks, options.quiet) &&
+      !replaces_root(options.work.ranks, options.output))
     return exit_code::done;
   io::PlanRecord record = make_plan_record(found, options);
   for (const auto& more :
@@ -212,7 +213,7 @@ Objective effective_objective(const PlanOptions& options) {
 
 /// Says that --prove has decided the objective, which the user did not name.
 void announce_objective(const PlanOptions& options) {
-  if (options.objective_given || options.quiet || !is_root(options.processes)) return;
+  if (options.objective_given || options.quiet || !is_root(options.work.ranks)) return;
   print_error(fmt::format("dtfm-plan: --prove implies --objective {}\n", name_of(options.objective)));
 }
 
@@ -248,14 +249,13 @@ int run_plan_command(const PlanOptions& given) {
   std::optional<io::PlanSource> given_plan;
   if (options.score) given_plan = io::read_plan_source(*options.score, options.ranks);
   const Job job = effective_job(options, given_plan);
-  if (is_root(options.processes)) {
+  if (is_root(options.work.ranks)) {
     check_output(options);
     check_not_read(read, output_files(options));
   }
-  if (given_plan && !continues_alone(options.processes, true))
+  if (given_plan && !continues_alone(options.work.ranks, true))
     return exit_code::done;  // scoring is not divided
-  if (options.objective == Objective::comm_cost)
-    check_same_input(options.processes, options.common, read, options.threads);
+  if (options.objective == Objective::comm_cost) check_same_input(options.work, options.common, read);
   if (options.objective == Objective::comm_cost)
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   const FittedCalibration calibration = io::calibration_for(options.calibration, job, *topology);

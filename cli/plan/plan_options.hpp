@@ -12,7 +12,7 @@
 #include "cli/common/style.hpp"
 #include "planner/api/finalist_simulation.hpp"
 #include "core/plan/objective.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "core/plan/target_kind.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
@@ -37,11 +37,9 @@ struct PlanOptions {
   std::optional<double> near_equal;  // share of the best plan's objective
   std::string strategy = std::string(search::default_strategy);
   std::uint64_t seed = 0;
-  int threads = 1;
-  Ranks* processes = nullptr;       // null: only this process
+  Work work;                        // threads, ranks and time limit
   std::vector<std::string> common;  // options that must be the same in all processes
   std::optional<long long> evaluations;
-  std::optional<double> time_limit;  // s
   // Start of the command, from which its time limit counts.
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   bool prove = false;

@@ -23,19 +23,19 @@ io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCa
   return record;
 }
 
-void add_explanation(const PlanOptions& options, const search::PlanCandidate& best, const StopFunction& stop,
+void add_explanation(const PlanOptions& options, const search::PlanCandidate& best, const Work& work,
                      io::PlanRecord& record) {
   if (!options.explain) return;
-  record.explanation = make_explanation(best, options.threads, stop);
+  record.explanation = make_explanation(best, work);
   if (!record.explanation) record.warnings.emplace_back("there was not enough time to explain the plan");
 }
 
-void add_target_times(const PlanOptions& options, const Problem& problem, const Plan& plan,
-                      const std::vector<api::SimulatedTimes>& simulated, const StopFunction& stop,
+void add_target_times(const Problem& problem, const Plan& plan,
+                      const std::vector<api::SimulatedTimes>& simulated, const Work& work,
                       io::PlanRecord& record) {
   if (problem.job.target || simulated.empty()) return;
   try {
-    record.targets = api::time_on_targets(problem, plan, options.threads, stop);
+    record.targets = api::time_on_targets(problem, plan, work);
   } catch (const WorkStopped&) {
     record.warnings.emplace_back("there was not enough time to simulate the plan in trainers");
   }

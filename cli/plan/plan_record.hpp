@@ -7,20 +7,20 @@
 #include "cli/plan/plan_options.hpp"
 #include "planner/io/plan_document.hpp"
 #include "planner/api/plan_request.hpp"
-#include "core/base/stop.hpp"
+#include "core/base/work.hpp"
 
 namespace dtfm::cli {
 
 /// The record of the plan alone, with its estimate and notes, but without search, finalists and bound.
 io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCandidate& candidate);
-/// Explains the plan if `options` say so, with a warning if `stop` returned true.
-void add_explanation(const PlanOptions& options, const search::PlanCandidate& candidate,
-                     const StopFunction& stop, io::PlanRecord& record);
+/// Explains the plan if `options` say so, with a warning if the work was stopped.
+void add_explanation(const PlanOptions& options, const search::PlanCandidate& candidate, const Work& work,
+                     io::PlanRecord& record);
 
 /// Adds what trainers make of the plan, unless it is made for one or `simulated` is empty. `problem` has the
-/// job of the plan. If `stop` returned true, adds a warning.
-void add_target_times(const PlanOptions& options, const Problem& problem, const Plan& plan,
-                      const std::vector<api::SimulatedTimes>& simulated, const StopFunction& stop,
+/// job of the plan. If the work was stopped, adds a warning.
+void add_target_times(const Problem& problem, const Plan& plan,
+                      const std::vector<api::SimulatedTimes>& simulated, const Work& work,
                       io::PlanRecord& record);
 
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record);

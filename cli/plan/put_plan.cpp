@@ -9,8 +9,7 @@
 namespace dtfm::cli {
 
 void write_plan_output(const PlanOptions& options, const Problem& problem, const Plan& plan,
-                       const io::PlanRecord& record, const std::string& text,
-                       const std::function<bool()>& stop) {
+                       const io::PlanRecord& record, const std::string& text, const StopFunction& stop) {
   const std::string json = io::format_json(io::plan_document(problem.topology, problem.job, plan, record));
   write_output(options.output, options.format, json, text, options.color, [&] {
     if (options.report) write_plan_report(*options.report, problem, plan, record, stop);

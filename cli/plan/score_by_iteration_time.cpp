@@ -59,12 +59,13 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   const std::vector<api::NamedScenario> scenarios = read_scenarios(options, given.topology);
   check_not_read(read, output_files(options));
   const Objective objective = options.objective;
+  const Work work{options.work.threads, nullptr, watch.stop()};
   const api::ScoreResult scored =
       api::score({given, plan, objective, scenarios, options.robust.value_or(api::RobustCriterion::mean),
-                  options.threads, watch.stop(), spread, plan_and_notes.checkpoint_period_s});
+                  work, spread, plan_and_notes.checkpoint_period_s});
   const search::PlanCandidate& candidate = scored.candidate;
   io::PlanRecord record = make_plan_record(options, candidate);
-  add_explanation(options, candidate, watch.stop(), record);
+  add_explanation(options, candidate, work, record);
   for (const auto& more : {plan_and_notes.notes, batch_notes(plan, candidate.job->problem.job)})
     add_notes(more, record);
   add_notes(simulation_notes(scored), record);
@@ -73,8 +74,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   record.checkpoint_period = scored.result.checkpoint_period;
   record.interval = scored.interval;
   record.target_changes = target_changes;
-  add_target_times(options, api::simulated_problem(candidate), plan, scored.result.simulated, watch.stop(),
-                   record);
+  add_target_times(api::simulated_problem(candidate), plan, scored.result.simulated, work, record);
   watch.keep_result();  // the score is complete, whether or not the advice will be
   if (options.advise && !watch.interrupted())
     record.advice = make_advice(options, without_shape_limits(options, given), scenarios, objective,

@@ -40,16 +40,10 @@ std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const
 
 search::SearchOptions common_search_options(const PlanOptions& options, ProgressPrinter& printer,
                                             const InterruptWatch& watch) {
-  search::SearchOptions result;
-  result.seed = options.seed;
-  result.threads = options.threads;
-  result.ranks = options.processes;
-  result.evaluations = options.evaluations;
-  result.time_limit = options.time_limit;
-  result.begin = options.processes ? options.processes->now() : options.begin;
-  result.prove = options.prove;
+  search::SearchOptions result{options.work, options.seed, options.evaluations, options.prove};
+  result.begin = options.work.ranks ? options.work.ranks->now() : options.begin;
   result.stop = watch.stop();
-  result.on_progress = [&printer](const search::Progress& progress) { printer.show(progress); };
+  result.on_progress = [&printer](const Progress& progress) { printer.show(progress); };
   return result;
 }
 

@@ -7,7 +7,7 @@
 
 #include "planner/io/plan_document.hpp"
 #include "planner/api/plan_request.hpp"
-#include "planner/search/comm_cost/strategy.hpp"
+#include "planner/search/search_options.hpp"
 
 namespace dtfm::cli {
 

@@ -42,7 +42,7 @@ std::string format_obstacle(const api::WarmStartResult& result) {
 std::string format_gain(const api::WarmStartResult& warm, Objective objective, ModelInput input) {
   const auto& [value, unchanged] = *warm.gain;
   const double old_iteration_s = *warm.unchanged_iteration_s;
-  std::string text = objective == Objective::iteration_time
+  std::string text = !traits(objective).device_weight
                          ? fmt::format("{:.4f} s per iteration; the running plan would take {:.4f} s", value,
                                        old_iteration_s)
                          : fmt::format("{:.4g} {}; {:.4g} with the running plan, in iterations of {:.4f} s",

@@ -21,11 +21,11 @@ void write_page(const std::string& file, const std::string& job, ReportContent c
 
 /// Sets `simulation` and `timeline`. Returns the reason if that is not possible, else an empty text.
 std::string add_simulation(ReportContent& content, const Problem& problem, const Plan& plan,
-                           const std::function<bool()>& stop) {
+                           const StopFunction& stop) {
   TimelineRecorder recorder(problem.topology->size());
   api::SimulateRequest request{problem, plan};
   if (plan.execution.iteration_barrier) request.iterations = 1;  // all take equally long
-  request.stop = stop;
+  request.work.stop = stop;
   request.observers = {&recorder};
   try {
     sim::SimReport report = api::simulate(request).report;
@@ -45,7 +45,7 @@ std::string add_simulation(ReportContent& content, const Problem& problem, const
 }  // namespace
 
 void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
-                       const io::PlanRecord& record, const std::function<bool()>& stop) {
+                       const io::PlanRecord& record, const StopFunction& stop) {
   ReportContent content{problem.topology, "dtfm-plan " DTFM_VERSION, {}, {}, {}};
   const std::string failure_reason = add_simulation(content, problem, plan, stop);
   io::PlanRecord record_with_note = record;

@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   return dtfm::cli::run_on_ranks("dtfm-sim", [&](dtfm::Ranks* ranks) {
     auto options = dtfm::cli::parse_sim_options(argc, argv);
     if (!options) return 0;  // after --help or --version
-    options->processes = ranks;
+    options->work.ranks = ranks;
     if (options->graph && !dtfm::cli::continues_alone(ranks, true)) return 0;
     if (!options->graph) return dtfm::cli::run_simulate_command(*options);
     return dtfm::cli::run_graph_command({*options->graph, options->tasks.value_or(""),

@@ -118,7 +118,7 @@ void add_output_options(CLI::App& app, SimulateOptions& options) {
 
 void add_general_options(CLI::App& app, SimulateOptions& options) {
   begin_group(app, heading::general);
-  add_threads_option(app, options.threads);
+  add_threads_option(app, options.work.threads);
   add_color_option(app, options.color);
   add_flag(app, "--quiet", "prints no progress; with --graph, no summary either", options.quiet);
   add_version_option(app, "dtfm-sim " DTFM_VERSION);

@@ -100,8 +100,7 @@ void choose_scheme_layout(const SimulateOptions& options, Input& input) {
   const api::Scheme& scheme = io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme");
   const api::SchemeOptions scheme_options{options.seed, options.sync_every, options.skip, options.verify,
                                           options.faulty_share};
-  const api::ChosenLayout chosen =
-      api::choose_layout(input.problem, scheme, scheme_options, {options.threads, options.processes});
+  const api::ChosenLayout chosen = api::choose_layout(input.problem, scheme, scheme_options, options.work);
   if (!chosen.is_any() && chosen.is_input_error)
     throw Error("",
                 fmt::format("no layout of {} can be simulated: {}", scheme.name, chosen.no_layout_reason));
@@ -164,8 +163,8 @@ Input read_input(const SimulateOptions& options) {
   if (options.measured)
     input.measured = timeline_of(io::parse_measured_iteration(
         io::read_file(*options.measured, max_timeline_bytes), *options.measured, input.problem.topology));
-  if (is_root(options.processes)) check_not_read(read, output_files(options));
-  check_same_input(options.processes, options.common, read, options.threads);
+  if (is_root(options.work.ranks)) check_not_read(read, output_files(options));
+  check_same_input(options.work, options.common, read);
   if (options.scheme) {
     choose_scheme_layout(options, input);
     append_notes(undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),
@@ -240,8 +239,7 @@ api::SimulateRequest make_request(const SimulateOptions& options, const Input& i
   request.iterations = options.iterations;
   request.seed = options.seed;
   request.samples = options.samples;
-  request.threads = options.threads;
-  request.ranks = options.processes;
+  request.work = options.work;
   request.sync_every = input.sync_every;
   request.routing = input.routing;
   request.swarm = input.swarm;
@@ -257,7 +255,7 @@ Outcome make_outcome(const api::SimulateRequest& request, api::SimulateResult re
   if (result.samples) {
     const auto& [requested, finished, summary] = *result.samples;
     outcome.samples = summary;
-    if (request.stop())
+    if (is_stopped(request.work))
       outcome.report.stopped = fmt::format("interrupted after {} of {} runs", finished, requested);
   }
   if (result.swarm)
@@ -270,8 +268,8 @@ Outcome run_simulation(const SimulateOptions& options, const Input& input, const
   ProgressPrinter printer(options.quiet, "dtfm-sim");
   const char* noun = input.swarm ? "step" : "iteration";
   api::SimulateRequest request = make_request(options, input);
-  request.stop = watch.stop();
-  request.on_progress = [&](const api::SimulationProgress& progress) {
+  request.work.stop = watch.stop();
+  request.work.on_progress = [&](const Progress& progress) {
     if (printer.is_due())
       printer.show(progress.share,
                    fmt::format("{} {}, {:.6g} s simulated", noun, progress.iteration, progress.simulated_s));
@@ -357,14 +355,14 @@ int simulate_or_replay(const SimulateOptions& options) {
   InterruptWatch watch("a result");
   const double begin = cpu_seconds();
   check_report(options.report);
-  if (is_root(options.processes)) check_files(options);
+  if (is_root(options.work.ranks)) check_files(options);
   const Input input = read_input(options);
   const double read = cpu_seconds();
   watch.keep_result();
-  if (!options.samples && !continues_alone(options.processes, true))
+  if (!options.samples && !continues_alone(options.work.ranks, true))
     return exit_code::done;  // one run is not divided
   Outcome outcome = run_simulation(options, input, watch);
-  if (options.samples && !continues_alone(options.processes, options.quiet)) return exit_code::done;
+  if (options.samples && !continues_alone(options.work.ranks, options.quiet)) return exit_code::done;
   outcome.stats.read_cpu_s = read - begin;
   outcome.stats.run_cpu_s = cpu_seconds() - read;
   write_output(options, input, outcome);

@@ -8,7 +8,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 
 namespace dtfm::cli {
 
@@ -28,8 +28,7 @@ struct SimulateOptions {
   std::optional<int> iterations;           // empty: the default of the scheme
   std::uint64_t seed = 0;
   std::optional<int> samples;
-  int threads = 1;
-  Ranks* processes = nullptr;                               // that simulate together; null: only this one
+  Work work;                                                // threads and ranks
   std::vector<std::string> common;                          // options that must be the same in all processes
   std::optional<std::string> output, trace, tasks, report;  // files
   OutputFormat format = OutputFormat::text;

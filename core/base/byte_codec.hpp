@@ -2,8 +2,6 @@
 // keep their bit patterns. The format is that of one build: it is never written to a file.
 #pragma once
 
-#include <array>
-#include <bit>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
@@ -20,164 +18,202 @@
 
 namespace dtfm {
 
-/// How a type is written to bytes and read back; specialized below.
+/// The bytes of a type: `transfer` writes a const value to a ByteWriter, or reads into a value from a
+/// ByteReader. All members of a struct without constructors are transferred. Any other type needs a function
+/// `transfer_bytes(archive, value)` in its namespace.
 template <class T>
 struct ByteCodec;
 
 class ByteWriter {
  public:
+  static constexpr bool reads = false;
+
+  /// `shared`, which must outlive this, is what reader and writer both hold, so that values can refer to it.
+  explicit ByteWriter(const void* shared = nullptr) : shared_(shared) {}
+
+  template <class T>
+  void operator()(const T& value) {
+    ByteCodec<T>::transfer(*this, value);
+  }
   template <class T>
   void put(const T& value) {
-    ByteCodec<T>::write(*this, value);
+    (*this)(value);
   }
-  void append(std::string_view raw) { bytes_.append(raw); }
+  void raw(const void* begin, std::size_t count) { bytes_.append(static_cast<const char*>(begin), count); }
+  template <class Container>
+  void size_of(const Container& values) {
+    put(values.size());
+  }
+  template <class Shared>
+  const Shared& shared() const {
+    return *static_cast<const Shared*>(shared_);
+  }
   const std::string& bytes() const { return bytes_; }
 
  private:
+  const void* shared_;
   std::string bytes_;
 };
 
 /// Reads what a ByteWriter of the same build has written, in the same order.
 class ByteReader {
  public:
-  /// `bytes` must outlive this.
-  explicit ByteReader(std::string_view bytes) : left_(bytes) {}
+  static constexpr bool reads = true;
+
+  /// Both must outlive this.
+  explicit ByteReader(std::string_view bytes, const void* shared = nullptr) : shared_(shared), left_(bytes) {}
 
   template <class T>
-  T get() {
-    return ByteCodec<T>::read(*this);
+  void operator()(T& value) {
+    ByteCodec<T>::transfer(*this, value);
   }
-  std::string_view take(std::size_t count) {
+  template <class T>
+  T get() {
+    T value{};
+    (*this)(value);
+    return value;
+  }
+  void raw(void* begin, std::size_t count) {
     DTFM_ASSERT(count <= left_.size());
-    const std::string_view taken = left_.substr(0, count);
+    if (count > 0) std::memcpy(begin, left_.data(), count);
     left_.remove_prefix(count);
-    return taken;
+  }
+  template <class Container>
+  void size_of(Container& values) {
+    values.resize(get<std::size_t>());
+  }
+  template <class Shared>
+  const Shared& shared() const {
+    return *static_cast<const Shared*>(shared_);
   }
   bool is_at_end() const { return left_.empty(); }
 
  private:
+  const void* shared_;
   std::string_view left_;
 };
 
-/// Integers and enums, seven bits per byte, because most are small.
+/// Converts to a member of any type, to count the members of a struct.
+struct AnyMember {
+  template <class T>
+  operator T() const;  // NOLINT: implicit
+};
+
+template <class T, class... Known>
+constexpr std::size_t member_count() {
+  if constexpr (requires { T{Known{}..., AnyMember{}}; })
+    return member_count<T, Known..., AnyMember>();
+  else
+    return sizeof...(Known);
+}
+
+/// References to all members of a struct. C++20 has no structured binding with a variable number of names.
 template <class T>
-requires(std::integral<T> || std::is_enum_v<T>) struct ByteCodec<T> {
-  static void write(ByteWriter& out, T value) {
+auto members_of(T& it) {
+  constexpr std::size_t count = member_count<std::remove_const_t<T>>();
+#define DTFM_IF_MEMBERS(number, ...) \
+  if constexpr (count == (number)) { \
+    auto& [__VA_ARGS__] = it;        \
+    return std::tie(__VA_ARGS__);    \
+  } else
+  // clang-format off
+  DTFM_IF_MEMBERS(1, a)
+  DTFM_IF_MEMBERS(2, a, b)
+  DTFM_IF_MEMBERS(3, a, b, c)
+  DTFM_IF_MEMBERS(4, a, b, c, d)
+  DTFM_IF_MEMBERS(5, a, b, c, d, e)
+  DTFM_IF_MEMBERS(6, a, b, c, d, e, f)
+  DTFM_IF_MEMBERS(7, a, b, c, d, e, f, g)
+  DTFM_IF_MEMBERS(8, a, b, c, d, e, f, g, h)
+  DTFM_IF_MEMBERS(9, a, b, c, d, e, f, g, h, i)
+  DTFM_IF_MEMBERS(22, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v)
+  static_assert(count == 0, "add a line for this number of members");
+  // clang-format on
+#undef DTFM_IF_MEMBERS
+}
+
+template <class T>
+struct ByteCodec {
+  template <class Archive, class Value>
+  static void transfer(Archive& archive, Value& value) {
+    if constexpr (requires { transfer_bytes(archive, value); }) {
+      transfer_bytes(archive, value);
+    } else if constexpr (std::integral<T> || std::is_enum_v<T>) {
+      transfer_integer(archive, value);
+    } else if constexpr (std::same_as<T, double>) {
+      archive.raw(&value, sizeof value);
+    } else {
+      static_assert(std::is_aggregate_v<T>, "this type needs a function transfer_bytes");
+      std::apply([&](auto&... members) { (archive(members), ...); }, members_of(value));
+    }
+  }
+
+ private:
+  /// Seven bits per byte, because most integers are small; the sign is the lowest bit.
+  static void transfer_integer(ByteWriter& out, T value) {
     const auto number = static_cast<std::int64_t>(value);
     std::uint64_t left = (static_cast<std::uint64_t>(number) << 1) ^ static_cast<std::uint64_t>(number >> 63);
     std::string text;
     for (; left >= 128; left >>= 7) text += static_cast<char>(left | 128);
-    out.append(text += static_cast<char>(left));
+    text += static_cast<char>(left);
+    out.raw(text.data(), text.size());
   }
-  static T read(ByteReader& in) {
+  static void transfer_integer(ByteReader& in, T& value) {
     std::uint64_t number = 0;
-    for (int shift = 0;; shift += 7) {
-      const auto byte = static_cast<unsigned char>(in.take(1).front());
+    unsigned char byte = 128;
+    for (int shift = 0; byte >= 128; shift += 7) {
+      in.raw(&byte, 1);
       number |= std::uint64_t{byte & 127U} << shift;
-      if (byte < 128) break;
     }
-    return static_cast<T>(static_cast<std::int64_t>(number >> 1) ^ -static_cast<std::int64_t>(number & 1));
-  }
-};
-
-template <>
-struct ByteCodec<double> {
-  static void write(ByteWriter& out, double value) {
-    const auto raw = std::bit_cast<std::array<char, sizeof value>>(value);
-    out.append({raw.data(), raw.size()});
-  }
-  static double read(ByteReader& in) {
-    double value = 0;
-    std::memcpy(&value, in.take(sizeof value).data(), sizeof value);
-    return value;
+    value = static_cast<T>(static_cast<std::int64_t>(number >> 1) ^ -static_cast<std::int64_t>(number & 1));
   }
 };
 
 template <class Tag>
 struct ByteCodec<Quantity<Tag>> {
-  static void write(ByteWriter& out, Quantity<Tag> value) { out.put(value.value()); }
-  static Quantity<Tag> read(ByteReader& in) { return Quantity<Tag>(in.get<double>()); }
+  template <class Archive, class Value>
+  static void transfer(Archive& archive, Value& value) {
+    double number = value.value();
+    archive(number);
+    if constexpr (Archive::reads) value = Quantity<Tag>(number);
+  }
 };
 
 template <>
 struct ByteCodec<std::string> {
-  static void write(ByteWriter& out, const std::string& text) {
-    out.put(text.size());
-    out.append(text);
+  template <class Archive, class Value>
+  static void transfer(Archive& archive, Value& text) {
+    archive.size_of(text);
+    archive.raw(text.data(), text.size());
   }
-  static std::string read(ByteReader& in) { return std::string(in.take(in.get<std::size_t>())); }
 };
 
 template <class T>
 struct ByteCodec<std::optional<T>> {
-  static void write(ByteWriter& out, const std::optional<T>& value) {
-    out.put(value.has_value());
-    if (value) out.put(*value);
-  }
-  static std::optional<T> read(ByteReader& in) {
-    return in.get<bool>() ? std::optional<T>(in.get<T>()) : std::nullopt;
+  template <class Archive, class Value>
+  static void transfer(Archive& archive, Value& value) {
+    bool is_there = value.has_value();
+    archive(is_there);
+    if constexpr (Archive::reads) value = is_there ? std::optional<T>(std::in_place) : std::nullopt;
+    if (is_there) archive(*value);
   }
 };
 
 template <class T>
 struct ByteCodec<std::vector<T>> {
-  static void write(ByteWriter& out, const std::vector<T>& values) {
-    out.put(values.size());
-    for (const T& value : values) out.put(value);
-  }
-  static std::vector<T> read(ByteReader& in) {
-    std::vector<T> values(in.get<std::size_t>());
-    for (T& value : values) value = in.get<T>();
-    return values;
+  template <class Archive, class Value>
+  static void transfer(Archive& archive, Value& values) {
+    archive.size_of(values);
+    for (auto& value : values) archive(value);
   }
 };
 
 template <class A, class B>
 struct ByteCodec<std::pair<A, B>> {
-  static void write(ByteWriter& out, const std::pair<A, B>& value) {
-    out.put(value.first);
-    out.put(value.second);
-  }
-  static std::pair<A, B> read(ByteReader& in) {
-    A first = in.get<A>();
-    return {std::move(first), in.get<B>()};
-  }
-};
-
-/// For functions `fields` that accept X and const X.
-template <class T, class X>
-concept MaybeConst = std::same_as<std::remove_const_t<T>, X>;
-
-/// A struct with a function `fields`, found by argument-dependent lookup, that returns references to all
-/// members as a tuple: `auto fields(MaybeConst<X> auto& it) { auto& [a, b] = it; return std::tie(a, b); }`.
-/// The structured binding must name every member, so a member that is added later cannot be forgotten.
-template <class T>
-concept HasFields = requires(T& it) {
-  fields(it);
-};
-
-template <HasFields T>
-struct ByteCodec<T> {
-  static void write(ByteWriter& out, const T& value) {
-    std::apply([&](const auto&... field) { (out.put(field), ...); }, fields(value));
-  }
-  static T read(ByteReader& in) {
-    T value;
-    std::apply([&](auto&... field) { ((field = in.get<std::remove_reference_t<decltype(field)>>()), ...); },
-               fields(value));
-    return value;
-  }
-};
-
-/// The codec of `distributed_map` for results that need nothing else to be read back.
-struct PlainCodec {
-  template <class T>
-  void write(ByteWriter& out, const T& value) const {
-    out.put(value);
-  }
-  template <class T>
-  T read(ByteReader& in) const {
-    return in.get<T>();
+  template <class Archive, class Value>
+  static void transfer(Archive& archive, Value& value) {
+    archive(value.first);
+    archive(value.second);
   }
 };
 

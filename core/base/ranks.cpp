@@ -1,6 +1,10 @@
 #include "core/base/ranks.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+
+#include "core/base/byte_codec.hpp"
 
 namespace dtfm {
 namespace {
@@ -56,9 +60,7 @@ Ranks::Clock::time_point Ranks::now() const {
 /// Leaves the latest time of all ranks in `agreed_`. Sets `is_alone_` if there is no other rank any more.
 std::optional<std::vector<Ranks::Message>> Ranks::exchange(const Message& own) {
   ByteWriter out;
-  out.put(own.kind);
-  out.put(std::chrono::nanoseconds(Clock::now() - begin_).count());
-  out.put(own.content);
+  out.put(Message{own.kind, std::chrono::nanoseconds(Clock::now() - begin_).count(), own.content});
   const auto all = transport_.exchange(out.bytes());
   if (!all) {
     is_alone_ = is_broken_ = true;
@@ -68,11 +70,7 @@ std::optional<std::vector<Ranks::Message>> Ranks::exchange(const Message& own) {
   std::vector<Message> messages;
   for (const std::string& bytes : *all) {
     bytes_ += static_cast<long long>(bytes.size());
-    ByteReader in(bytes);
-    Message& it = messages.emplace_back();
-    it.kind = in.get<Message::Kind>();
-    it.elapsed_ns = in.get<std::chrono::nanoseconds::rep>();
-    it.content = in.get<std::string>();
+    const Message& it = messages.emplace_back(ByteReader(bytes).get<Message>());
     if (it.kind == Message::Kind::end) is_alone_ = has_ended_ = true;
   }
   // A task that saw its time limit pass must not be followed by a decision that the limit has not passed.

@@ -4,19 +4,13 @@
 // files.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "core/base/byte_codec.hpp"
 #include "core/base/error.hpp"
-#include "core/base/index.hpp"
-#include "core/base/parallel.hpp"
 
 namespace dtfm {
 
@@ -27,10 +21,6 @@ struct RankInput {
   std::string files;                 // names and contents
   int threads = 1;                   // may differ from those of other ranks
 };
-auto fields(MaybeConst<RankInput> auto& it) {
-  auto& [version, options, files, threads] = it;
-  return std::tie(version, options, files, threads);
-}
 
 /// Passes bytes between processes.
 class RankTransport {
@@ -110,19 +100,6 @@ class Ranks {
   long long bytes_ = 0;
 };
 
-/// What computes independent tasks: threads of this process and, if `ranks` is given, other processes.
-struct Workers {
-  Workers(int thread_count) : threads(thread_count) {}  // NOLINT: threads alone are the usual case
-  Workers(int thread_count, Ranks* processes) : threads(thread_count), ranks(processes) {}
-
-  /// Tasks that can run at the same time. The same on every rank.
-  int count() const { return ranks ? ranks->thread_count(threads) : threads; }
-  bool are_divided() const { return ranks && ranks->divides(); }
-
-  int threads = 1;
-  Ranks* ranks = nullptr;
-};
-
 /// The time by which ranks may decide what to do next; without ranks, the current time.
 inline std::chrono::steady_clock::time_point now_of(const Ranks* ranks) {
   return ranks ? ranks->now() : std::chrono::steady_clock::now();
@@ -130,107 +107,5 @@ inline std::chrono::steady_clock::time_point now_of(const Ranks* ranks) {
 
 /// What is wrong, without the place.
 std::string message_of(const Error& error);
-
-/// The result of a task, or why it failed.
-template <class Result>
-struct TaskOutcome {
-  std::optional<Result> result;
-  std::string where, error;
-  bool is_input_error = false;
-};
-
-template <class Task>
-auto outcome_of(const Task& task, int i) {
-  TaskOutcome<decltype(task(i))> outcome;
-  try {
-    outcome.result = task(i);
-  } catch (const Error& error) {
-    outcome.where = error.where();
-    outcome.error = message_of(error);
-    outcome.is_input_error = true;
-  } catch (const std::exception& error) {
-    outcome.error = error.what();
-  }
-  return outcome;
-}
-
-template <class Result, class Codec>
-void write_outcome(ByteWriter& out, const TaskOutcome<Result>& outcome, const Codec& codec) {
-  out.put(outcome.result.has_value());
-  if (outcome.result) return codec.write(out, *outcome.result);
-  out.put(outcome.where);
-  out.put(outcome.error);
-  out.put(outcome.is_input_error);
-}
-
-template <class Result, class Codec>
-TaskOutcome<Result> read_outcome(ByteReader& in, const Codec& codec) {
-  TaskOutcome<Result> outcome;
-  if (in.get<bool>()) {
-    outcome.result = codec.template read<Result>(in);
-    return outcome;
-  }
-  outcome.where = in.get<std::string>();
-  outcome.error = in.get<std::string>();
-  outcome.is_input_error = in.get<bool>();
-  return outcome;
-}
-
-/// Throws the failure of the first failed task, if any.
-template <class Result>
-std::vector<Result> results_of(std::vector<std::optional<TaskOutcome<Result>>> outcomes) {
-  std::vector<Result> results;
-  results.reserve(outcomes.size());
-  for (auto& outcome : outcomes) {
-    if (!outcome->result && outcome->is_input_error) throw Error(outcome->where, outcome->error);
-    if (!outcome->result) throw BrokenInvariant(outcome->error);
-    results.push_back(std::move(*outcome->result));
-  }
-  return results;
-}
-
-/// Like parallel_map, but distributed: rank r computes the tasks r, r + size, … Every rank must call it with
-/// tasks that give the same results. `codec` writes and reads a result. If a task throws Error, so does this;
-/// if it throws anything else, this throws BrokenInvariant. If another rank is lost, this one computes the
-/// missing tasks itself.
-template <class Task, class Codec = PlainCodec>
-auto distributed_map(int count, const Workers& workers, const Task& task, const Codec& codec = {}) {
-  using Result = decltype(task(0));
-  if (!workers.are_divided()) return parallel_map(count, workers.threads, task);
-  Ranks& ranks = *workers.ranks;
-  std::vector<std::optional<TaskOutcome<Result>>> outcomes(at(count));
-  const auto compute = [&](const std::vector<int>& tasks) {
-    const Ranks::InTasks in_tasks(ranks);
-    auto computed = parallel_map(static_cast<int>(tasks.size()), workers.threads,
-                                 [&](int i) { return outcome_of(task, tasks[at(i)]); });
-    for (std::size_t i = 0; i < tasks.size(); ++i) outcomes[at(tasks[i])] = std::move(computed[i]);
-  };
-  const std::vector<int> own_tasks = ranks.tasks_of(ranks.rank(), count);
-  compute(own_tasks);
-  ByteWriter own;
-  for (const int i : own_tasks) write_outcome(own, *outcomes[at(i)], codec);
-  if (const auto all = ranks.exchange_results(own.bytes())) {
-    for (int rank = 0; rank < ranks.size(); ++rank) {
-      if (rank == ranks.rank()) continue;
-      ByteReader in((*all)[at(rank)]);
-      for (const int i : ranks.tasks_of(rank, count)) outcomes[at(i)] = read_outcome<Result>(in, codec);
-      DTFM_ASSERT(in.is_at_end());
-    }
-    return results_of(std::move(outcomes));
-  }
-  std::vector<int> missing;
-  for (int i = 0; i < count; ++i)
-    if (!outcomes[at(i)]) missing.push_back(i);
-  compute(missing);
-  return results_of(std::move(outcomes));
-}
-
-/// The result of `work`, which is not divided. Only the root computes it, so that it may depend on the clock.
-template <class Work, class Codec = PlainCodec>
-auto computed_by_root(const Workers& workers, const Work& work, const Codec& codec = {}) {
-  return std::move(distributed_map(
-                       1, workers, [&](int) { return work(); }, codec)
-                       .front());
-}
 
 }  // namespace dtfm

@@ -11,12 +11,12 @@ namespace dtfm {
 namespace {
 
 /// What one of `tensor` devices computes and moves for one kind of layer, per micro-batch.
-struct Work {
+struct LayerWork {
   double forward_flops = 0, backward_flops = 0, bytes = 0, state_bytes = 0;
 };
 
-Work work_of(const Layer& kind, const Training& training, int micro_batch, int tensor,
-             bool sequence_parallel) {
+LayerWork work_of(const Layer& kind, const Training& training, int micro_batch, int tensor,
+                  bool sequence_parallel) {
   const double share = static_cast<double>(micro_batch) / tensor;
   const double parameters = kind.parameters / tensor;
   const bool computes = kind.forward.value() > 0;
@@ -52,7 +52,7 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
     throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no "
                                 "`memory_bandwidth`",
                                 gpu.name));
-  const Work work = work_of(kind, training, micro_batch, tensor, sequence_parallel);
+  const LayerWork work = work_of(kind, training, micro_batch, tensor, sequence_parallel);
   const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte,
                traffic_s = work.bytes / bytes_per_second;
   // Embedding and head have few kernels.
@@ -69,7 +69,7 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
 
 ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
                         int micro_batch, int tensor) {
-  const Work work = work_of(kind, training, micro_batch, tensor, true);
+  const LayerWork work = work_of(kind, training, micro_batch, tensor, true);
   const double rate = require_peak(gpu, training) * efficiency;
   return {kind.name, micro_batch, tensor, {work.forward_flops / rate}, {work.backward_flops / rate},
           {},        {},          {}};

@@ -187,9 +187,8 @@ Values run_any(const TargetTraits&, const Job&) {
 
 /// Jobs with other optimizers than Adam keep them.
 Values run_optimizers(const TargetTraits& target, const Job& job) {
-  const std::optional<Optimizer> adam = target.adam(job.training.precision);
-  if (!adam || !traits(job.training.optimizer).has_profiled_step_time) return {};
-  return {name_of(*adam)};
+  if (!traits(job.training.optimizer).has_profiled_step_time) return {};
+  return {name_of(target.adam(job.training.precision))};
 }
 
 Values run_tensor_degrees(const TargetTraits& target, const Job&) {

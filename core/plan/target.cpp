@@ -26,7 +26,6 @@ constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Sched
 constexpr std::array torch_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
                                         Schedule::interleaved_blocking};
 constexpr std::array blocking_1f1b = {Schedule::one_f_one_b_blocking};
-constexpr std::array only_1f1b = {Schedule::one_f_one_b};
 constexpr std::array only_gpipe = {Schedule::gpipe};
 
 // NCCL's rings follow the ranks of a group, host by host. DT-FM: data_parallel/dist_dp_utils.py.
@@ -36,7 +35,6 @@ constexpr std::array dtfm_syncs = {GradientSync::ring, GradientSync::sharded_ps,
 constexpr std::array only_stage_major = {RankOrder::stage_major};
 constexpr std::array only_pipeline_major = {RankOrder::pipeline_major};
 constexpr std::array stage_major_first = {RankOrder::stage_major, RankOrder::pipeline_major};
-constexpr std::array pipeline_major_first = {RankOrder::pipeline_major, RankOrder::stage_major};
 
 constexpr std::array all_recomputations = {Recomputation::none, Recomputation::selective,
                                            Recomputation::full};
@@ -49,7 +47,7 @@ constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding
 
 /// 20 bytes per parameter in fp16, 18 in bf16 with fp32 gradients (docs/user-guide/features/
 /// dist_optimizer.md).
-std::optional<Optimizer> megatron_adam(Precision precision) {
+Optimizer megatron_adam(Precision precision) {
   switch (precision) {
     case Precision::fp16:
       return Optimizer::adam_20;
@@ -63,22 +61,18 @@ std::optional<Optimizer> megatron_adam(Precision precision) {
 }
 
 /// Weights, gradients and moments in fp32, and in bf16 a copy of the weights to compute with.
-std::optional<Optimizer> torchtitan_adam(Precision precision) {
+Optimizer torchtitan_adam(Precision precision) {
   return precision == Precision::bf16 ? Optimizer::adam_18 : Optimizer::adam_16;
 }
 
 /// The accounting of ZeRO, with gradients in the precision of the training.
-std::optional<Optimizer> zero_adam(Precision) {
+Optimizer zero_adam(Precision) {
   return Optimizer::adam_16;
 }
 
 /// SGD with the fp32 copy of the weights on the host (utils/dist_args_utils.py: --use-offload).
-std::optional<Optimizer> dtfm_optimizer(Precision) {
+Optimizer dtfm_optimizer(Precision) {
   return Optimizer::host_offload;
-}
-
-std::optional<Optimizer> as_the_job_says(Precision) {
-  return std::nullopt;
 }
 
 constexpr TargetTraits torchtitan_row(Target kind, std::string_view name) {
@@ -155,29 +149,14 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .min_stages = 2,
      .tensor_parallelism = false,
      .flushes = FlushSupport::equal_rounds},
-    {.kind = Target::flashflex,
-     .name = "flashflex",
-     .schedules = blocking_1f1b,
-     .gradient_syncs = only_ring,
-     .recomputations = none_or_full,
-     .orders = only_pipeline_major,
-     .optimizer_shardings = no_sharding,
-     .adam = as_the_job_says,
-     .uniform_pipelines = false},
-    {.kind = Target::varuna,
-     .name = "varuna",
-     .schedules = only_1f1b,
-     .gradient_syncs = only_ring,
-     .recomputations = only_full,
-     .orders = pipeline_major_first,
-     .optimizer_shardings = no_sharding,
-     .adam = as_the_job_says,
-     .cuts = LayerCuts::equal,
-     .transformers_only = false,
-     .tensor_parallelism = false,
-     .tied_embedding_sync = true},
 });
-static_assert(has_row_for_each(targets, Target::varuna));
+static_assert(has_row_for_each(targets, Target::dtfm));
+
+// A row can be deleted one release after the removal.
+constexpr RemovedTarget removed[] = {
+    {"flashflex", "flashflex was removed; use pytorch, which also runs heterogeneous pipelines"},
+    {"varuna", "varuna was removed; use pytorch, megatron or deepspeed-py"},
+};
 
 }  // namespace
 
@@ -191,6 +170,10 @@ const TargetTraits& traits(Target target) {
 
 std::string_view name_of(Target target) {
   return traits(target).name;
+}
+
+std::span<const RemovedTarget> removed_targets() {
+  return removed;
 }
 
 std::string_view rank_order_name(RankOrder order) {
@@ -230,7 +213,7 @@ bool requires_single_devices(const Job& job) {
 }
 
 bool requires_equal_stages(const Job& job) {
-  return job.target && traits(*job.target).cuts >= LayerCuts::uniform;
+  return job.target && traits(*job.target).cuts == LayerCuts::uniform;
 }
 
 }  // namespace dtfm

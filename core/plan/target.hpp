@@ -24,8 +24,7 @@ struct Job;
 enum class LayerCuts : unsigned char {
   any,       // also none
   nonempty,  // at least one
-  uniform,   // DeepSpeed's partition_method: equal numbers, with a remainder in the first stages
-  equal      // the same in all stages
+  uniform    // DeepSpeed's partition_method: equal numbers, with a remainder in the first stages
 };
 
 /// Whether a pipeline can be flushed within an iteration.
@@ -41,7 +40,7 @@ enum class OverlapSupport : unsigned char { never, optional, always };
 /// The two orders in which trainers number their workers. The rank of tensor-parallel shard t (of T), replica
 /// d (of D) and stage p (of P) is:
 ///   stage_major     t + T (d + D p): the default of Megatron-LM, DeepSpeed, torchtitan
-///   pipeline_major  t + T (p + P d): DT-FM, Megatron-LM with --use-tp-pp-dp-mapping, FlashFlex, Varuna
+///   pipeline_major  t + T (p + P d): DT-FM, Megatron-LM with --use-tp-pp-dp-mapping
 enum class RankOrder : unsigned char { stage_major, pipeline_major };
 
 /// The name used on the command line, such as "stage-major".
@@ -57,8 +56,8 @@ struct TargetTraits {
   std::span<const RankOrder> orders = {};
   std::span<const OptimizerSharding> optimizer_shardings = {};
   std::span<const CompressionMethod> compressions = {};  // besides none
-  /// What it holds and sends for each parameter if a job trains with Adam. Empty: as the job says.
-  std::optional<Optimizer> (*adam)(Precision) = nullptr;
+  /// What it holds and sends for each parameter if a job trains with Adam.
+  Optimizer (*adam)(Precision) = nullptr;
   LayerCuts cuts = LayerCuts::nonempty;
   int min_stages = 1, min_interleaved_stages = 1;
   bool transformers_only = true;
@@ -78,6 +77,12 @@ template <class Kind>
 bool has(std::span<const Kind> kinds, Kind kind) {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
+
+/// A name that was a target's until the last release, and the message of the error that it is now.
+struct RemovedTarget {
+  std::string_view name, message;
+};
+std::span<const RemovedTarget> removed_targets();
 
 /// A row for each value, in the order of the enum.
 std::span<const TargetTraits> target_table();

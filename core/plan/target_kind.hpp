@@ -11,9 +11,7 @@ enum class Target : unsigned char {
   torchtitan_py,
   deepspeed,
   deepspeed_py,
-  dtfm,
-  flashflex,
-  varuna
+  dtfm
 };
 
 }  // namespace dtfm

@@ -160,19 +160,16 @@ class Requirements {
                           "megatron, or plan with fewer stages",
                           s, format_split(first_), target_.name));
       });
-    if (target_.cuts != LayerCuts::uniform && target_.cuts != LayerCuts::equal) return;
+    if (target_.cuts != LayerCuts::uniform) return;
     const std::vector<int> counts = layers_per_stage(first_);
     const int layers = layer_count(job_.model), stages = static_cast<int>(counts.size());
     std::vector<int> uniform(counts.size(), layers / stages);
     for (int i = 0; i < layers % stages; ++i) ++uniform[at(i)];
-    if (target_.cuts == LayerCuts::uniform && counts != uniform)
+    if (counts != uniform)
       reject(
           fmt::format("partition_method cannot produce {} (uniform gives {}); use --to deepspeed-py, or plan "
                       "with --target {}",
                       format_split(first_), fmt::join(uniform, "/"), target_.name));
-    if (target_.cuts == LayerCuts::equal && (layers % stages != 0 || counts != uniform))
-      reject(fmt::format("stages have {} layers; {} splits a model into equal stages; plan with --target {}",
-                         format_split(first_), target_.name, target_.name));
   }
 
   void check_flushes() const {

@@ -18,8 +18,8 @@ bool leaves_period_open(const NamedScenario& named) {
 class PeriodTrials {
  public:
   PeriodTrials(const search::PlanCandidate& candidate, const std::vector<NamedScenario>& scenarios,
-               RobustCriterion robust, const Workers& workers, const StopFunction& stop)
-      : candidate_(candidate), scenarios_(scenarios), robust_(robust), workers_(workers), stop_(stop) {}
+               RobustCriterion robust, const Work& work)
+      : candidate_(candidate), scenarios_(scenarios), robust_(robust), work_(work) {}
 
   /// One result per period, like `result` under the other scenarios. Empty if it was stopped.
   std::vector<FinalistResult> simulate(const std::vector<double>& periods_s,
@@ -28,7 +28,7 @@ class PeriodTrials {
     for (const double period_s : periods_s)
       for (const NamedScenario& it : scenarios_)
         if (leaves_period_open(it)) all.push_back(with_checkpoint_period(it, period_s));
-    const FinalistResult simulated = simulate_finalists({candidate_}, all, robust_, workers_, stop_).front();
+    const FinalistResult simulated = simulate_finalists({candidate_}, all, robust_, work_).front();
     if (simulated.was_stopped) return {};
     std::vector<FinalistResult> results(periods_s.size(), result);
     auto times = simulated.simulated.begin();
@@ -45,8 +45,7 @@ class PeriodTrials {
   const search::PlanCandidate& candidate_;
   const std::vector<NamedScenario>& scenarios_;
   const RobustCriterion robust_;
-  const Workers& workers_;
-  const StopFunction& stop_;
+  const Work& work_;
 };
 
 }  // namespace
@@ -73,10 +72,10 @@ NamedScenario with_checkpoint_period(NamedScenario named, double period_s) {
 /// run, give equal times.
 void choose_checkpoint_period(const search::PlanCandidate& candidate,
                               const std::vector<NamedScenario>& scenarios, RobustCriterion robust,
-                              const Workers& workers, const StopFunction& stop, FinalistResult& result) {
+                              const Work& work, FinalistResult& result) {
   if (!result.checkpoint_period || result.checkpoint_period->source != PeriodSource::young_daly) return;
   if (std::isinf(result.checkpoint_period->seconds) || result.was_stopped || !result.error.empty()) return;
-  const PeriodTrials trials(candidate, scenarios, robust, workers, stop);
+  const PeriodTrials trials(candidate, scenarios, robust, work);
   const double first_s = result.checkpoint_period->seconds;
   int shortest = -2, best = 0, longest = 2;  // powers of two
   for (std::vector<int> next = {-1, 1, -2, 2}; !next.empty();) {

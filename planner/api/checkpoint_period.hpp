@@ -19,10 +19,10 @@ NamedScenario with_checkpoint_period(NamedScenario named, double period_s);
 
 /// Simulates the plan with a grid of periods around that of `result`, and changes `result` to the one with
 /// the shortest time per iteration by the criterion. Equal times keep the first period. Does nothing if no
-/// period is open, if it is infinite or has been chosen already, or if `stop` returns true before the first
+/// period is open, if it is infinite or has been chosen already, or if the work is stopped before the first
 /// periods are simulated. The choice does not depend on the number of workers.
 void choose_checkpoint_period(const search::PlanCandidate& candidate,
                               const std::vector<NamedScenario>& scenarios, RobustCriterion robust,
-                              const Workers& workers, const StopFunction& stop, FinalistResult& result);
+                              const Work& work, FinalistResult& result);
 
 }  // namespace dtfm::api

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "planner/api/sub_topology.hpp"
-#include "planner/api/time_limit.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
@@ -71,7 +70,7 @@ class ChurnPlans {
       : problem_(problem),
         options_(options),
         finalists_(finalists),
-        stop_(stop_of(options.common)),
+        stop_(until_time_limit(options.common).stop),
         score_(options.objective, problem.topology),
         network_(std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants)) {}
 

@@ -8,31 +8,15 @@
 #include "planner/api/plan_request.hpp"
 #include "planner/api/replanner.hpp"
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
 #include "core/plan/target.hpp"
-#include "simulator/report/report_fields.hpp"
 #include "simulator/report/run_totals.hpp"
 
 namespace dtfm::api {
-
-auto fields(MaybeConst<ComparedRun> auto& it) {
-  auto& [failure, report, tokens_per_s, seconds_per_batch, time_ratio, cost_per_million_tokens] = it;
-  return std::tie(failure, report, tokens_per_s, seconds_per_batch, time_ratio, cost_per_million_tokens);
-}
-
 namespace {
-
-bool is_interrupted(const CompareRequest& request) {
-  return request.stop && request.stop();
-}
 
 bool is_requested(const CompareRequest& request, std::string_view scheme) {
   return request.schemes.empty() ||
          std::find(request.schemes.begin(), request.schemes.end(), scheme) != request.schemes.end();
-}
-
-void report_progress(const CompareRequest& request, const ComparisonProgress& progress) {
-  if (request.on_progress) request.on_progress(progress);
 }
 
 /// The plan that `plan` finds for the job by default.
@@ -46,13 +30,12 @@ ChosenLayout plan_layout(const CompareRequest& request, const Job& job) {
     planned.problem.job.automatic[Setting::optimizer_sharding] =
         false;  // as dtfm-plan does under these scenarios
   planned.options.limits = {job.parallelism.pipeline, job.parallelism.data};
-  planned.options.common.seed = request.options.seed;
-  planned.options.common.threads = request.threads;
-  planned.options.common.ranks = request.ranks;
-  planned.options.common.stop = request.stop;
-  planned.options.common.on_progress = [&](const search::Progress& progress) {
-    report_progress(request, {planned_scheme, 0, &progress});
-  };
+  planned.options.common = {request.work, request.options.seed};
+  if (request.work.on_progress)
+    planned.options.common.on_progress = [&](Progress progress) {
+      progress.scheme = planned_scheme;
+      request.work.on_progress(progress);
+    };
   const PlanResult result = plan(planned);
   if (result.simulation == SimulationStatus::failed) throw Error("", result.simulation_error);
   ChosenLayout chosen;
@@ -97,7 +80,7 @@ sim::SimReport simulate_layout(const CompareRequest& request, const ChosenLayout
   sim::SimOptions sim;
   sim.iterations = request.iterations.value_or(chosen.swarm ? default_swarm_steps : default_iterations);
   sim.seed = request.options.seed;
-  sim.stop = request.stop;
+  sim.stop = request.work.stop;
   const Problem& problem = request.problem;
   const Problem scheme_problem{problem.topology, chosen.layout ? chosen.layout->job : problem.job,
                                problem.constants, problem.roofline};  // outlives the run
@@ -127,19 +110,17 @@ bool is_plan(const std::string& scheme) {
 /// The runs under every scenario; empty without a layout.
 std::vector<ComparedRun> simulate_scenarios(const CompareRequest& request, const ComparedScheme& scheme) {
   if (!scheme.chosen.is_any()) return {};
-  const Workers workers{request.threads, request.ranks};
-  return distributed_map(static_cast<int>(request.scenarios.size()), workers, [&](int i) {
+  return distributed_map(static_cast<int>(request.scenarios.size()), request.work, [&](int i) {
     return make_run(request, scheme.chosen, request.scenarios[at(i)], is_plan(scheme.name));
   });
 }
 
 ComparedScheme choose_scheme(const CompareRequest& request, const Scheme& scheme) {
-  return {
-      std::string(scheme.name),
-      std::string(scheme.what),
-      assumptions(scheme, request.options),
-      choose_layout(request.problem, scheme, request.options, {request.threads, request.ranks}, request.stop),
-      {}};
+  return {std::string(scheme.name),
+          std::string(scheme.what),
+          assumptions(scheme, request.options),
+          choose_layout(request.problem, scheme, request.options, request.work),
+          {}};
 }
 
 ComparedScheme choose_plan(const CompareRequest& request) {
@@ -187,13 +168,15 @@ std::vector<ComparedScheme> compare_schemes(const CompareRequest& request) {
   if (is_requested(request, planned_scheme)) add(choose_plan(request));
   const auto all = static_cast<double>(schemes().size());
   for (const Scheme& scheme : schemes()) {
-    if (is_interrupted(request) || !is_requested(request, scheme.name)) continue;
-    report_progress(request, {scheme.name, static_cast<double>(&scheme - schemes().data()) / all});
+    if (is_stopped(request.work) || !is_requested(request, scheme.name)) continue;
+    if (request.work.on_progress)
+      request.work.on_progress(
+          {.share = static_cast<double>(&scheme - schemes().data()) / all, .scheme = scheme.name});
     add(choose_scheme(request, scheme));
   }
   if (!done.empty() && done.front().name == planned_scheme && done.front().chosen.layout)
     for (const RunSettings& settings : settings_to_plan(done)) {
-      if (is_interrupted(request)) break;
+      if (is_stopped(request.work)) break;
       add(choose_plan_with(request, settings));
     }
   return done;
@@ -280,7 +263,7 @@ Comparison compare(const CompareRequest& request) {
   check_names(request);
   Comparison comparison;
   comparison.schemes = compare_schemes(request);
-  comparison.is_interrupted = is_interrupted(request);
+  comparison.is_interrupted = is_stopped(request.work);
   if (!comparison.is_interrupted) throw_if_input_errors(comparison.schemes);
   set_time_ratios(comparison.schemes);
   if (!comparison.is_interrupted) comparison.speedups = find_speedups(comparison.schemes);

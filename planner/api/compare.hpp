@@ -2,16 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/base/work.hpp"
 #include "planner/api/schemes/scheme.hpp"
 #include "planner/api/speedup.hpp"
 #include "core/plan/problem.hpp"
-#include "planner/search/comm_cost/strategy.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/scenario/scenario.hpp"
 
@@ -23,22 +22,14 @@ inline constexpr std::string_view planned_scheme = "planned";
 /// The names of all schemes that can be compared, `planned` first.
 std::vector<std::string> compared_schemes();
 
-struct ComparisonProgress {
-  std::string_view scheme;                     // the scheme whose layouts are being tried
-  double share = 0;                            // fraction of the schemes that is done, 0 to 1
-  const search::Progress* planning = nullptr;  // progress of the search, if the scheme is `planned`
-};
-
 struct CompareRequest {
   Problem problem;
   std::vector<sim::Scenario> scenarios = {sim::Scenario()};  // at least one
   std::vector<std::string> schemes = {};                     // by name; empty: all
   SchemeOptions options = {};          // their seed is also that of the search and the simulations
   std::optional<int> iterations = {};  // per run; empty: the default, or the scenario's horizon
-  int threads = 1;
-  Ranks* ranks = nullptr;  // processes that compare together; null: only this one
-  std::function<void(const ComparisonProgress&)> on_progress = {};  // called by one thread at a time
-  std::function<bool()> stop = {};  // may be called by any thread; true ends the comparison early
+  /// Its progress names the scheme, and is that of the search while this is `planned`.
+  Work work = {};
 };
 
 /// The run of a scheme under a scenario.

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "planner/api/time_limit.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "planner/search/iteration_time/enumeration.hpp"
@@ -51,12 +50,12 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
                             PlanResult& result) {
   constexpr std::size_t at_once = 64;  // simulated before bounds are compared again
   const search::IterationSearchOptions& options = request.options;
-  const StopFunction stop = stop_of(options.common);
+  const Work work = until_time_limit(options.common);
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return false;
   PlanResult better = result;
   double best_s = result.finalist_results.front().seconds;
   const search::Enumeration all =
-      search::enumerate_plans(request.problem, options.limits, best_s, limits, stop);
+      search::enumerate_plans(request.problem, options.limits, best_s, limits, work.stop);
   result.found.evaluations += all.evaluations;
   if (!all.is_complete) return false;
   std::vector<search::PlanCandidate> candidates;
@@ -65,8 +64,8 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
     for (; plan != all.plans.end() && candidates.size() < at_once; ++plan)
       if (plan->lower_bound_s < best_s) candidates.push_back(plan->candidate);
     const std::vector<FinalistResult> simulated =
-        simulate_finalists(candidates, request.scenarios, request.robust, options.common.threads, stop);
-    if (is_stopped(stop)) return false;
+        simulate_finalists(candidates, request.scenarios, request.robust, work);
+    if (is_stopped(work)) return false;
     for (std::size_t i = 0; i < simulated.size(); ++i) {
       if (!(simulated[i].seconds < best_s)) continue;
       best_s = simulated[i].seconds;
@@ -100,7 +99,7 @@ PlanResult search_and_enumerate(const PlanRequest& given) {
   first.options.common.evaluations = first_evaluations;
   PlanResult result = search_and_simulate(first);
   if (improve_by_enumeration(request, first_limits(limits), result)) return result;
-  if (is_stopped(stop_of(request.options.common))) {
+  if (is_stopped(until_time_limit(request.options.common))) {
     result.found.stopped =
         is_stopped(request.options.common) ? search::Stopped::interrupted : search::Stopped::time_limit;
     return result;

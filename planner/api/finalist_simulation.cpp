@@ -10,17 +10,10 @@
 #include "planner/api/replanner.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::api {
-
-auto fields(MaybeConst<SimulatedTimes> auto& it) {
-  auto& [scenario, mean_s, p95_s, max_s, why_none] = it;
-  return std::tie(scenario, mean_s, p95_s, max_s, why_none);
-}
-
 namespace {
 
 constexpr int random_runs = 8;
@@ -104,11 +97,6 @@ struct Run {
   std::optional<double> checkpoint_period_s = {};
 };
 
-auto fields(MaybeConst<Run> auto& it) {
-  auto& [simulated, error, was_stopped, checkpoint_period_s] = it;
-  return std::tie(simulated, error, was_stopped, checkpoint_period_s);
-}
-
 /// The simulator rejects some valid plans, for example those with too many micro-batches. Nothing is
 /// simulated after a stop.
 Run run_or_error(const search::PlanCandidate& candidate, const std::vector<NamedScenario>& scenarios,
@@ -157,15 +145,14 @@ std::vector<search::PlanCandidate> affordable_candidates(const std::vector<searc
   return affordable;
 }
 
-Workers affordable_workers(Workers workers, const std::vector<search::PlanCandidate>& candidates,
-                           bool are_nominal) {
+Work affordable_workers(Work work, const std::vector<search::PlanCandidate>& candidates, bool are_nominal) {
   constexpr double max_bytes = 2e9;
   double most = 1;
   for (const search::PlanCandidate& it : candidates)
     if (sim::computations_of(it.plan) <= sim::max_computations)
       most = std::max(most, sim::simulation_bytes(it.job->problem, it.plan, are_nominal));
-  workers.threads = std::clamp(static_cast<int>(max_bytes / most), 1, workers.threads);
-  return workers;
+  work.threads = std::clamp(static_cast<int>(max_bytes / most), 1, work.threads);
+  return work;
 }
 
 bool has_departures(const sim::Scenario& scenario) {
@@ -192,13 +179,12 @@ Problem simulated_problem(const search::PlanCandidate& candidate) {
 
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
-                                               RobustCriterion robust, const Workers& workers,
-                                               const StopFunction& stop) {
+                                               RobustCriterion robust, const Work& work) {
   const int count = static_cast<int>(scenarios.size());
   const bool are_nominal = std::all_of(scenarios.begin(), scenarios.end(), is_nominal_scenario);
   const auto runs = distributed_map(
-      static_cast<int>(candidates.size()) * count, affordable_workers(workers, candidates, are_nominal),
-      [&](int i) { return run_or_error(candidates[at(i / count)], scenarios, at(i % count), stop); });
+      static_cast<int>(candidates.size()) * count, affordable_workers(work, candidates, are_nominal),
+      [&](int i) { return run_or_error(candidates[at(i / count)], scenarios, at(i % count), work.stop); });
   std::vector<FinalistResult> finalist_results(candidates.size());
   for (std::size_t i = 0; i < runs.size(); ++i) {
     FinalistResult& finalist_result = finalist_results[i / scenarios.size()];

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "planner/api/sensitivity.hpp"
-#include "core/base/ranks.hpp"
-#include "core/base/stop.hpp"
+#include "core/base/work.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 #include "simulator/scenario/scenario.hpp"
 
@@ -61,13 +60,12 @@ struct FinalistResult {
 };
 
 /// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
-/// the times are means over several runs. The results do not depend on the number of workers. Once `stop`
-/// returns true, runs end early and have no times. Fewer runs are concurrent if they would take too much
+/// the times are means over several runs. The results do not depend on the number of workers. Once the
+/// work is stopped, runs end early and have no times. Fewer runs are concurrent if they would take too much
 /// memory together. Periods of checkpoints that scenarios leave open are first_checkpoint_period_s.
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
-                                               RobustCriterion robust, const Workers& workers,
-                                               const StopFunction& stop);
+                                               RobustCriterion robust, const Work& work);
 
 /// The seconds per iteration of a plan with these times under the scenarios. If devices leave under some of
 /// them, only these count.
@@ -85,8 +83,7 @@ std::vector<search::PlanCandidate> affordable_candidates(const std::vector<searc
 
 /// Limits the threads so that concurrent simulations take at most 2 GB of memory, but keeps one.
 /// `are_nominal`: without scenarios.
-Workers affordable_workers(Workers workers, const std::vector<search::PlanCandidate>& candidates,
-                           bool are_nominal);
+Work affordable_workers(Work work, const std::vector<search::PlanCandidate>& candidates, bool are_nominal);
 
 /// The problem with the decisions of the candidate, including its pipeline flushes, as the simulator expects
 /// it.

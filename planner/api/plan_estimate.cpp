@@ -20,7 +20,7 @@ PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best,
   for (int device = 0; device < topology.size(); ++device) weight.push_back(score.weight(device));
   const PlanEstimate estimate = estimate_plan(best);
   const double tokens = estimate.iteration_s * estimate.tokens_per_s;
-  const double unit = objective == Objective::cost_per_token ? 1e6 / tokens : 1;
+  const double unit = reported_unit(traits(objective), tokens);
   return {cost::min_weighted_time(best.job->model, weight, min_devices) * unit,
           score.of(iteration_s, score.total_weight(best.plan), best.egress_usd) * unit,
           "every layer on the device where it costs least, without communication and waiting"};
@@ -53,11 +53,10 @@ PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
   return result;
 }
 
-std::optional<cost::PlanExplanation> explain_plan(const search::PlanCandidate& candidate, int threads,
-                                                  const StopFunction& stop) {
+std::optional<cost::PlanExplanation> explain_plan(const search::PlanCandidate& candidate, const Work& work) {
   try {
     return cost::explain_plan({candidate.job->problem, candidate.plan}, candidate.job->model.shared_network,
-                              threads, stop);
+                              work);
   } catch (const WorkStopped&) {
     return std::nullopt;
   }
@@ -79,7 +78,7 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
   const auto& [stages, replicas] = options.limits;
   std::optional<cost::IterationBounds> made;
   try {
-    made.emplace(model, stop_of(options.common, bound_grace_s));
+    made.emplace(model, until_time_limit(options.common, bound_grace_s).stop);
   } catch (const WorkStopped&) {
     return std::nullopt;
   }
@@ -87,7 +86,7 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
   const cost::IterationBound time_bound = bounds.for_all_plans(stages, replicas);
   if (!time_bound.fits) return std::nullopt;
   const double iteration_s = first_scenario_seconds(best, simulated);
-  if (options.objective == Objective::iteration_time)
+  if (!traits(options.objective).device_weight)
     return PlanBound{time_bound.value, iteration_s, time_bound.method};
   const int groups = stages.value_or(bounds.min_stages()) * replicas.value_or(1);
   return weighted_bound(options.objective, best, groups * model.by_degree.front().tensor(), iteration_s);

@@ -35,9 +35,8 @@ struct PlanEstimate {
 PlanEstimate estimate_plan(const search::PlanCandidate& candidate);
 
 /// What limits the plan, what single changes would help, and when it would become compute-bound. The result
-/// does not depend on the number of threads. Empty if `stop` returned true.
-std::optional<cost::PlanExplanation> explain_plan(const search::PlanCandidate& candidate, int threads,
-                                                  const StopFunction& stop = {});
+/// does not depend on the number of threads. Empty if the work was stopped.
+std::optional<cost::PlanExplanation> explain_plan(const search::PlanCandidate& candidate, const Work& work);
 
 /// Seconds of an iteration under the first scenario: the simulated mean, or the estimate if `simulated` is
 /// empty or no iteration was completed.

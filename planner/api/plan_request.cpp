@@ -66,8 +66,8 @@ SimulationStatus simulation_status(const std::vector<FinalistResult>& finalist_r
              : SimulationStatus::done;
 }
 
-SimulationStatus score_status(const FinalistResult& result, const StopFunction& stop) {
-  if (is_stopped(stop)) return SimulationStatus::interrupted;
+SimulationStatus score_status(const FinalistResult& result, const Work& work) {
+  if (is_stopped(work)) return SimulationStatus::interrupted;
   return result.error.empty() ? SimulationStatus::done : SimulationStatus::failed;
 }
 
@@ -75,14 +75,13 @@ SimulationStatus score_status(const FinalistResult& result, const StopFunction& 
 std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandidate>& candidates,
                                              const PlanRequest& request) {
   const search::SearchOptions& common = request.options.common;
-  const auto simulate = [&](std::span<const search::PlanCandidate> some, const StopFunction& stop) {
-    return simulate_finalists({some.begin(), some.end()}, request.scenarios, request.robust,
-                              workers_of(common), stop);
+  const auto simulate = [&](std::span<const search::PlanCandidate> some, const Work& work) {
+    return simulate_finalists({some.begin(), some.end()}, request.scenarios, request.robust, work);
   };
-  if (!common.time_limit) return simulate(candidates, common.stop);
+  if (!common.time_limit) return simulate(candidates, common);
   std::vector<FinalistResult> results =
-      simulate(std::span(candidates).first(1), stop_of(common, first_simulation_grace_s));
-  for (FinalistResult& it : simulate(std::span(candidates).subspan(1), stop_of(common)))
+      simulate(std::span(candidates).first(1), until_time_limit(common, first_simulation_grace_s));
+  for (FinalistResult& it : simulate(std::span(candidates).subspan(1), until_time_limit(common)))
     results.push_back(std::move(it));
   return results;
 }
@@ -142,8 +141,8 @@ std::vector<std::size_t> choose_periods_and_rank(const PlanRequest& request,
   chosen.resize(std::min(chosen.size(), plans_with_own_period));
   if (reference) chosen.push_back(*reference);
   for (const std::size_t i : chosen)
-    choose_checkpoint_period(candidates[i], request.scenarios, request.robust, workers_of(common),
-                             stop_of(common), results[i]);
+    choose_checkpoint_period(candidates[i], request.scenarios, request.robust, until_time_limit(common),
+                             results[i]);
   return rank_by_simulation(candidates, results, score);
 }
 
@@ -207,8 +206,7 @@ void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
   while (has_choice && count < result.plans.size() && value(count, 0) <= most) ++count;
   const std::vector<search::PlanCandidate> best(result.plans.begin(),
                                                 result.plans.begin() + static_cast<std::ptrdiff_t>(count));
-  const std::vector<Sensitivity> found =
-      simulate_sensitivity(best, workers_of(options.common), stop_of(options.common));
+  const std::vector<Sensitivity> found = simulate_sensitivity(best, until_time_limit(options.common));
   for (std::size_t i = 0; i < count; ++i) result.finalist_results[i].sensitivity = found[i];
   if (std::any_of(found.begin(), found.end(), [](const Sensitivity& it) { return it.empty(); })) return;
   std::vector<double> perturbed;
@@ -245,8 +243,8 @@ PlanResult plan(const PlanRequest& given) {
   PlanResult result = enumerates ? search_and_enumerate(request) : search_and_simulate(request);
   choose_least_sensitive(request, result);
   if (result.fits() && !is_stopped(common))
-    result.interval =
-        interval_of(result.best(), request.spread, result.simulated(), stop_of(common, bound_grace_s));
+    result.interval = interval_of(result.best(), request.spread, result.simulated(),
+                                  until_time_limit(common, bound_grace_s).stop);
   return result;
 }
 
@@ -269,22 +267,20 @@ ScoreResult score(const ScoreRequest& request) {
     if (request.checkpoint_period_s)
       for (NamedScenario& it : scenarios)
         it = with_checkpoint_period(std::move(it), *request.checkpoint_period_s);
-    result = simulate_finalists({scored.candidate}, scenarios, request.robust, request.threads, request.stop)
-                 .front();
-    choose_checkpoint_period(scored.candidate, scenarios, request.robust, request.threads, request.stop,
-                             result);
+    result = simulate_finalists({scored.candidate}, scenarios, request.robust, request.work).front();
+    choose_checkpoint_period(scored.candidate, scenarios, request.robust, request.work, result);
     if (request.checkpoint_period_s)
       result.checkpoint_period = {*request.checkpoint_period_s, PeriodSource::plan_file};
-    scored.simulation = score_status(result, request.stop);
+    scored.simulation = score_status(result, request.work);
   } else {
     scored.simulation = SimulationStatus::out_of_memory;
   }
   if (scored.simulation == SimulationStatus::done) {
     scored.result = std::move(result);
     if (std::isfinite(scored.result.seconds))
-      scored.result.sensitivity =
-          simulate_sensitivity({scored.candidate}, request.threads, request.stop).front();
-    scored.interval = interval_of(scored.candidate, request.spread, scored.result.simulated, request.stop);
+      scored.result.sensitivity = simulate_sensitivity({scored.candidate}, request.work).front();
+    scored.interval =
+        interval_of(scored.candidate, request.spread, scored.result.simulated, request.work.stop);
     return scored;
   }
   if (scored.simulation == SimulationStatus::failed) scored.result.error = result.error;

@@ -93,8 +93,7 @@ struct ScoreRequest {
   Objective objective = Objective::iteration_time;
   std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
   RobustCriterion robust = RobustCriterion::mean;
-  int threads = 1;
-  std::function<bool()> stop = {};  // may be called by any thread; true skips the simulation
+  Work work = {};                                     // stopped, it skips the simulation
   std::optional<CalibrationUncertainty> spread = {};  // as in PlanRequest
   /// Time between checkpoints of the plan, for scenarios that leave it open; empty: it is chosen by
   /// simulation.

@@ -70,22 +70,22 @@ double perturbed_seconds(const search::PlanCandidate& candidate,
 }  // namespace
 
 std::vector<Sensitivity> simulate_sensitivity(const std::vector<search::PlanCandidate>& candidates,
-                                              const Workers& workers, const StopFunction& stop) {
+                                              const Work& work) {
   constexpr int runs = 1 + static_cast<int>(perturbation_table.size());  // the first without perturbation
   const auto run = [&](int i) {
     const search::PlanCandidate& candidate = candidates[at(i / runs)];
-    if (sim::tasks_of(candidate.job->problem, candidate.plan) > max_simulated_tasks || is_stopped(stop))
+    if (sim::tasks_of(candidate.job->problem, candidate.plan) > max_simulated_tasks || is_stopped(work))
       return unknown;
     const std::optional<Perturbation> perturbation =
         i % runs == 0 ? std::nullopt : std::optional(perturbation_table[at(i % runs - 1)].kind);
     try {
-      return perturbed_seconds(candidate, perturbation, stop);
+      return perturbed_seconds(candidate, perturbation, work.stop);
     } catch (const WorkStopped&) {
       return unknown;
     }
   };
   const std::vector<double> seconds = distributed_map(runs * static_cast<int>(candidates.size()),
-                                                      affordable_workers(workers, candidates, true), run);
+                                                      affordable_workers(work, candidates, true), run);
   std::vector<Sensitivity> sensitivities(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto own = std::span(seconds).subspan(i * at(runs), at(runs));

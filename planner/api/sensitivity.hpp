@@ -4,8 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "core/base/ranks.hpp"
-#include "core/base/stop.hpp"
+#include "core/base/work.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::api {
@@ -30,10 +29,10 @@ inline constexpr std::array perturbation_table = {
 using Sensitivity = std::vector<double>;
 
 /// One result per candidate, all of which must fit in memory. It is empty if the plan takes long to simulate
-/// or is rejected, or if `stop` has returned true before the end. The results do not depend on the number of
+/// or is rejected, or if the work is stopped before the end. The results do not depend on the number of
 /// workers.
 std::vector<Sensitivity> simulate_sensitivity(const std::vector<search::PlanCandidate>& candidates,
-                                              const Workers& workers, const StopFunction& stop);
+                                              const Work& work);
 
 /// Mean over all perturbations; 0 if the sensitivity is not known.
 double mean_rise(const Sensitivity& sensitivity);

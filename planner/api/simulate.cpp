@@ -21,7 +21,8 @@ class ProgressObserver : public sim::RunObserver {
     const auto& horizon_s = request_.scenario.horizon_s;
     const double share =
         horizon_s ? run_interval.end / *horizon_s : (run_interval.iteration + 1.0) / iterations_;
-    request_.on_progress({share, run_interval.iteration, run_interval.end});
+    request_.work.on_progress(
+        {.share = share, .iteration = run_interval.iteration, .simulated_s = run_interval.end});
   }
 
  private:
@@ -37,13 +38,13 @@ void add_counts(const sim::SimReport& run, SimulateResult& result) {
 
 SimulateResult simulate_samples(const SimulateRequest& request, const sim::SimOptions& options) {
   const int samples = sim::is_random(request.scenario) ? *request.samples : 1;
-  std::vector<sim::SimReport> runs = sim::simulate_samples(
-      request.problem, request.plan, request.scenario, options, samples, {request.threads, request.ranks});
+  std::vector<sim::SimReport> runs =
+      sim::simulate_samples(request.problem, request.plan, request.scenario, options, samples, request.work);
   SimulateResult result;
   result.report = runs.front();
   for (const sim::SimReport& it : runs) add_counts(it, result);
   // In interrupted runs the first iterations would have too much weight.
-  if (options.stop && options.stop())
+  if (is_stopped(options.stop))
     std::erase_if(runs, [](const sim::SimReport& it) { return it.stopped == sim::stopped_by_user; });
   result.samples = {samples, static_cast<int>(runs.size()), sim::sample_summary(runs)};
   return result;
@@ -54,11 +55,11 @@ SimulateResult simulate_swarm(const SimulateRequest& request, const sim::SimOpti
   const int stages = request.swarm->stages;
   const auto observe = [&](const sim::SwarmEvent& event) {
     steps += event.kind == sim::SwarmEvent::Kind::stepped;
-    if (!request.on_progress) return;
+    if (!request.work.on_progress) return;
     const auto& horizon_s = request.scenario.horizon_s;
     const double all_steps = static_cast<double>(options.iterations) * stages;
     const double share = horizon_s ? event.date / *horizon_s : static_cast<double>(steps) / all_steps;
-    request.on_progress({share, steps / stages, event.date});
+    request.work.on_progress({.share = share, .iteration = steps / stages, .simulated_s = event.date});
   };
   auto [swarm, report] =
       simulate_as_swarm(request.problem, *request.swarm, request.scenario, options, observe);
@@ -72,7 +73,7 @@ SimulateResult simulate_swarm(const SimulateRequest& request, const sim::SimOpti
 SimulateResult simulate_plan(const SimulateRequest& request, sim::SimOptions options) {
   ProgressObserver progress(request, options.iterations);
   options.observers = request.observers;
-  if (request.on_progress) options.observers.push_back(&progress);
+  if (request.work.on_progress) options.observers.push_back(&progress);
   SimulateResult result;
   result.report = sim::simulate(request.problem, request.plan, request.scenario, options);
   add_counts(result.report, result);
@@ -83,7 +84,7 @@ sim::SimOptions common_options(const SimulateRequest& request) {
   sim::SimOptions options;
   options.iterations = request.iterations.value_or(request.swarm ? default_swarm_steps : default_iterations);
   options.seed = request.seed;
-  options.stop = request.stop;
+  options.stop = request.work.stop;
   return options;
 }
 
@@ -97,8 +98,8 @@ sim::SimOptions plan_options(const SimulateRequest& request) {
 }
 
 std::optional<sim::FairnessComparison> compare_fairness(const SimulateRequest& request) {
-  if (request.swarm || (request.stop && request.stop())) return std::nullopt;
-  return sim::compare_fairness(request.problem, request.plan, request.stop, request.paths());
+  if (request.swarm || is_stopped(request.work)) return std::nullopt;
+  return sim::compare_fairness(request.problem, request.plan, request.work.stop, request.paths());
 }
 
 }  // namespace
@@ -111,7 +112,7 @@ SimulateResult simulate(const SimulateRequest& request) {
   if (!request.swarm && !result.report.iterations.empty()) try {
       result.interval =
           sim::time_interval(request.problem, request.plan, request.spread,
-                             result.report.iteration_time_s.mean, request.paths(), request.stop);
+                             result.report.iteration_time_s.mean, request.paths(), request.work.stop);
     } catch (const WorkStopped&) {  // the result is complete without it
     }
   if (request.compares_fairness) result.fairness = compare_fairness(request);

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
+#include "core/base/work.hpp"
 #include "core/cluster/calibration.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
@@ -19,12 +19,6 @@
 
 namespace dtfm::api {
 
-struct SimulationProgress {
-  double share = 0;         // of the run, 0 to 1
-  long long iteration = 0;  // of a swarm: the steps of an average stage
-  double simulated_s = 0;
-};
-
 struct SimulateRequest {
   Problem problem;  // with the job's decisions: `simulated_problem` returns that of a planned plan
   Plan plan;
@@ -34,8 +28,7 @@ struct SimulateRequest {
   /// Runs of a random scenario, with consecutive seeds; empty: one run. Only a single run reports progress
   /// and has observers.
   std::optional<int> samples = {};
-  int threads = 1;         // used by samples
-  Ranks* ranks = nullptr;  // processes that simulate samples together; null: only this one
+  Work work = {};  // only samples are simulated by several threads or ranks
 
   int sync_every = 1;                           // as in Layout; sync_every × `iterations` are simulated
   std::optional<search::Routing> routing = {};  // paths of micro-batches; empty: pipelines
@@ -44,8 +37,6 @@ struct SimulateRequest {
       {};                          // of the constants; if absent, intervals use the errors on published runs
   bool compares_fairness = false;  // also simulate an undisturbed iteration with each model of link sharing
   std::vector<sim::RunObserver*> observers = {};
-  std::function<void(const SimulationProgress&)> on_progress = {};
-  std::function<bool()> stop = {};  // may be called by any thread; true ends the run early
 
   const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
 };

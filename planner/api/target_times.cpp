@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/base/index.hpp"
-#include "core/base/parallel.hpp"
 #include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
@@ -65,8 +64,7 @@ TargetTime time_on_target(const Problem& problem, const Plan& plan, Target targe
   return std::move(run.time);
 }
 
-std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan, int threads,
-                                        const StopFunction& stop) {
+std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan, const Work& work) {
   std::vector<Run> runs;
   for (const TargetTraits& target : target_table()) runs.push_back(run_of(problem, plan, target.kind));
   std::vector<std::size_t> distinct, number_of;  // the first run of each kind; of each run, its kind
@@ -81,11 +79,12 @@ std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan
   for (const std::size_t i : distinct)
     if (runs[i].targeted)
       most_bytes = std::max(most_bytes, sim::simulation_bytes(problem, runs[i].targeted->plan, true));
-  const int workers = static_cast<int>(std::clamp(max_bytes / most_bytes, 1.0, static_cast<double>(threads)));
+  const auto threads =
+      static_cast<int>(std::clamp(max_bytes / most_bytes, 1.0, static_cast<double>(work.threads)));
   const std::vector<Run> simulated =
-      parallel_map(static_cast<int>(distinct.size()), workers, [&](int number) {
+      parallel_map(static_cast<int>(distinct.size()), threads, [&](int number) {
         Run run = runs[distinct[at(number)]];
-        if (run.targeted) simulate_run(problem, run, stop);
+        if (run.targeted) simulate_run(problem, run, work.stop);
         return run;
       });
   std::vector<TargetTime> times;

@@ -6,7 +6,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
-#include "core/base/stop.hpp"
+#include "core/base/work.hpp"
 #include "core/plan/target_settings.hpp"
 
 namespace dtfm::api {
@@ -28,7 +28,6 @@ TargetTime time_on_target(const Problem& problem, const Plan& plan, Target targe
                           const StopFunction& stop = {});
 
 /// The same for every target, in the order of target_table(). Does not depend on the number of threads.
-std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan, int threads,
-                                        const StopFunction& stop = {});
+std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan, const Work& work);
 
 }  // namespace dtfm::api

@@ -63,8 +63,7 @@ void set_gain(const search::IterationSearchOptions& options, const PlanResult& p
   if (gain > 0)
     result.break_even_iterations =
         std::ceil(weighted_cost(best.migration.seconds, best, best.migration.usd) / gain);
-  const double unit =
-      options.objective == Objective::cost_per_token ? 1e6 / tokens_per_iteration(problem.job) : 1;
+  const double unit = reported_unit(traits(options.objective), tokens_per_iteration(problem.job));
   result.gain = {gain * unit, before * unit};
 }
 

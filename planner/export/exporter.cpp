@@ -21,8 +21,6 @@ Exporter torchtitan_python_exporter();
 Exporter deepspeed_exporter();
 Exporter deepspeed_python_exporter();
 Exporter dtfm_exporter();
-Exporter flashflex_exporter();
-Exporter varuna_exporter();
 Exporter petals_exporter();
 Exporter torchrun_exporter();
 Exporter slurm_exporter();
@@ -40,7 +38,6 @@ struct TargetHint {
 constexpr TargetHint target_hints[] = {
     {"k8s", "is called kubernetes here"},
     {"mpi", "is called openmpi here"},
-    {"hexiscale", "is called flashflex here"},
     {"dt-fm", "is called dtfm here"},
     {"nanotron",
      "nanotron splits layers by its own cost model, which cannot be overridden, and requires consecutive "
@@ -122,17 +119,21 @@ std::vector<std::string> compression_notes(const ExportBundle& bundle) {
 }  // namespace
 
 std::span<const Exporter> exporters() {
-  static const std::vector<Exporter> table = {
-      pytorch_exporter(),   megatron_exporter(),         torchtitan_exporter(), torchtitan_python_exporter(),
-      deepspeed_exporter(), deepspeed_python_exporter(), dtfm_exporter(),       flashflex_exporter(),
-      varuna_exporter(),    petals_exporter(),           torchrun_exporter(),   slurm_exporter(),
-      openmpi_exporter(),   kubernetes_exporter(),       netem_exporter()};
+  static const std::vector<Exporter> table = {pytorch_exporter(),    megatron_exporter(),
+                                              torchtitan_exporter(), torchtitan_python_exporter(),
+                                              deepspeed_exporter(),  deepspeed_python_exporter(),
+                                              dtfm_exporter(),       petals_exporter(),
+                                              torchrun_exporter(),   slurm_exporter(),
+                                              openmpi_exporter(),    kubernetes_exporter(),
+                                              netem_exporter()};
   return table;
 }
 
 const Exporter& find_exporter(std::string_view name) {
   for (const TargetHint& other : target_hints)
     if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.hint));
+  for (const RemovedTarget& it : removed_targets())
+    if (it.name == name) throw Error("--to", std::string(it.message));
   return io::find_row(exporters(), name, "--to", "unknown");
 }
 

@@ -15,7 +15,7 @@
 #include "core/plan/plan.hpp"
 #include "core/cluster/topology.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
-#include "planner/search/comm_cost/strategy.hpp"
+#include "planner/search/search_options.hpp"
 
 namespace dtfm::io {
 

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by scripts/*.sh: installs packages, builds a preset and runs its tests.
+# Sourced by scripts/*.sh: prints their first lines for --help, installs packages, builds a preset and runs its tests.
 set -euo pipefail
+case ${1-} in -h | --help) sed -n '/^# shellcheck/q; s/^#\( \|$\)//p' "$0" && exit ;; esac
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
@@ -21,7 +22,7 @@ extra_test_packages=(
   munge openmpi-bin slurm-client slurmctld slurmd # launchers
   iproute2 iperf3 iputils-ping libopenmpi-dev     # networks: emulated, measured, used by MPI
   chromium fonts-dejavu-core                      # the report in a browser
-  zsh fish groff-base mandoc                      # completions and manual pages
+  groff-base mandoc                               # manual pages
   python3-jsonschema python3-yaml                 # schemas of the files
   python3-torch                                   # the PyTorch runtime
   dpkg-dev file debootstrap                       # packages, and a clean system to install them on

@@ -159,13 +159,13 @@ TEST_CASE("a search that is stopped keeps the first period") {
   const NamedScenario scenario = failures_every(100);
   const search::PlanCandidate candidate = plan(request_under(problem, {})).best();
   const std::vector<NamedScenario> scenarios = {nominal_scenario(), scenario};
-  FinalistResult result = simulate_finalists({candidate}, scenarios, RobustCriterion::mean, 1, {}).front();
+  FinalistResult result = simulate_finalists({candidate}, scenarios, RobustCriterion::mean, 1).front();
   REQUIRE(result.checkpoint_period);
   CHECK(result.checkpoint_period->seconds ==
         sim::young_daly_period_s(problem, candidate.plan, scenario.scenario));
   const double seconds = result.seconds;
-  choose_checkpoint_period(
-      candidate, scenarios, RobustCriterion::mean, 1, [] { return true; }, result);
+  choose_checkpoint_period(candidate, scenarios, RobustCriterion::mean, {1, nullptr, [] { return true; }},
+                           result);
   CHECK(result.checkpoint_period->source == PeriodSource::young_daly);
   CHECK(result.seconds == seconds);
 }

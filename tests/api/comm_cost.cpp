@@ -85,7 +85,7 @@ TEST_CASE("numbers of stages and replicas come from the limits, then the job, th
 TEST_CASE("planning by communication cost reports its progress") {
   api::CommCostPlanRequest request = two_site_request("random");
   long long calls = 0;
-  request.options.on_progress = [&](const search::Progress& progress) {
+  request.options.on_progress = [&](const Progress& progress) {
     ++calls;
     CHECK(progress.best > 0);
   };
@@ -99,7 +99,7 @@ TEST_CASE("a cancelled search by communication cost returns the best placement s
     api::CommCostPlanRequest request = two_site_request("random");
     request.options.evaluations = 1'000'000'000'000;
     std::atomic<bool> cancelled = from_the_start;
-    request.options.on_progress = [&](const search::Progress&) { cancelled = true; };
+    request.options.on_progress = [&](const Progress&) { cancelled = true; };
     request.options.stop = [&] { return cancelled.load(); };
     const api::CommCostPlanResult result = api::plan_comm_cost(request);
     CHECK(result.found.evaluations == 64);  // the first batch

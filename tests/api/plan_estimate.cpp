@@ -87,6 +87,6 @@ TEST_CASE(
 TEST_CASE("the explanation of a plan has its estimated iteration time") {
   const api::PlanResult planned = api::plan(small_request());
   const cost::PlanExplanation explained = api::explain_plan(planned.best(), 1).value();
-  CHECK_FALSE(api::explain_plan(planned.best(), 1, [] { return true; }));
+  CHECK_FALSE(api::explain_plan(planned.best(), {1, nullptr, [] { return true; }}));
   CHECK(explained.now.iteration_s == Approx(planned.best().iteration_s).epsilon(1e-12));
 }

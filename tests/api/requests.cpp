@@ -61,7 +61,7 @@ TEST_CASE("after the time limit, plan simulates only the best finalist") {
 TEST_CASE("plan reports its progress") {
   api::PlanRequest request = plan_request();
   long long calls = 0;
-  request.options.common.on_progress = [&](const search::Progress& progress) {
+  request.options.common.on_progress = [&](const Progress& progress) {
     ++calls;
     CHECK(progress.evaluations > 0);
     CHECK(progress.best > 0);
@@ -75,7 +75,7 @@ TEST_CASE("a cancelled plan request returns the best plan so far") {
     CAPTURE(from_the_start);
     api::PlanRequest request = plan_request(1'000'000'000);
     std::atomic<bool> cancelled = from_the_start;
-    request.options.common.on_progress = [&](const search::Progress&) { cancelled = true; };
+    request.options.common.on_progress = [&](const Progress&) { cancelled = true; };
     request.options.common.stop = [&] { return cancelled.load(); };
     const api::PlanResult result = api::plan(request);
     CHECK(result.stopped() == search::Stopped::interrupted);
@@ -91,7 +91,7 @@ TEST_CASE("finalists whose simulation is stopped have no times") {
   const std::vector<search::PlanCandidate> plans(4, planned.best());
   int asked = 0;
   const auto results = api::simulate_finalists(plans, {api::nominal_scenario()}, api::RobustCriterion::mean,
-                                               1, [&] { return ++asked > 4; });
+                                               {1, nullptr, [&] { return ++asked > 4; }});
   REQUIRE(results.size() == 4);
   CHECK_FALSE(results.front().was_stopped);
   CHECK(results.front().seconds == planned.finalist_results.front().seconds);
@@ -172,7 +172,7 @@ TEST_CASE("score gives a planned plan the estimate and the simulated time that t
 TEST_CASE("a cancelled score has the estimate but no simulated time") {
   const Problem problem = small_problem();
   api::ScoreRequest request{problem, plan_of(problem.job, 2, 2, 4)};
-  request.stop = [] { return true; };
+  request.work.stop = [] { return true; };
   const api::ScoreResult scored = api::score(request);
   CHECK(scored.simulation == api::SimulationStatus::interrupted);
   CHECK(scored.candidate.iteration_s > 0);
@@ -196,12 +196,12 @@ TEST_CASE("simulate reports its progress, and cancellation returns the iteration
   request.iterations = 50;
   std::atomic<bool> cancelled = false;
   double share = 0;
-  request.on_progress = [&](const api::SimulationProgress& progress) {
+  request.work.on_progress = [&](const Progress& progress) {
     CHECK(progress.share > share);
     share = progress.share;
     cancelled = progress.iteration >= 2;
   };
-  request.stop = [&] { return cancelled.load(); };
+  request.work.stop = [&] { return cancelled.load(); };
   const api::SimulateResult result = api::simulate(request);
   CHECK(share > 0);
   CHECK(share < 1);
@@ -234,7 +234,7 @@ TEST_CASE("simulate compares how links are shared if asked to, unless it is canc
   REQUIRE(expected);
   CHECK(fairness->equal_s == expected->equal_s);
   CHECK(fairness->rtt_s == expected->rtt_s);
-  request.stop = [] { return true; };
+  request.work.stop = [] { return true; };
   CHECK_FALSE(api::simulate(request).fairness);
 }
 
@@ -244,9 +244,9 @@ TEST_CASE("compare runs the requested schemes under every scenario") {
   request.schemes = {"planned", "megatron"};
   request.scenarios.push_back(random_scenario());
   std::vector<std::string> names;
-  request.on_progress = [&](const api::ComparisonProgress& progress) {
+  request.work.on_progress = [&](const Progress& progress) {
     if (names.empty() || names.back() != progress.scheme) names.emplace_back(progress.scheme);
-    CHECK((progress.planning != nullptr) == (progress.scheme == api::planned_scheme));
+    CHECK((progress.evaluations > 0) == (progress.scheme == api::planned_scheme));
   };
   const api::Comparison comparison = api::compare(request);
   CHECK(names == std::vector<std::string>{"planned", "megatron", "planned"});
@@ -297,7 +297,7 @@ TEST_CASE("schemes are ranked by throughput, those that end early and those with
 TEST_CASE("a cancelled comparison keeps the schemes so far") {
   api::CompareRequest request{small_problem()};
   request.schemes = {"planned", "megatron"};
-  request.stop = [] { return true; };
+  request.work.stop = [] { return true; };
   const api::Comparison comparison = api::compare(request);
   CHECK(comparison.is_interrupted);
   REQUIRE(comparison.schemes.size() == 1);

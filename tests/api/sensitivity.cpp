@@ -15,7 +15,7 @@ search::PlanCandidate candidate_of(const Problem& problem, int stages, int repli
 }
 
 Sensitivity sensitivity_of(const search::PlanCandidate& candidate) {
-  return simulate_sensitivity({candidate}, 1, {}).front();
+  return simulate_sensitivity({candidate}, 1).front();
 }
 
 /// Without overheads. Messages take 1 s for their bytes and 0.5 s of latency, stages 1 s forward and 2 s
@@ -32,7 +32,7 @@ TEST_CASE("the perturbed times of two stages match their formulas") {
   problem.job.training.global_batch = 1;
   const search::PlanCandidate candidate = candidate_of(problem, 2, 1, 1);
   const double all_s =
-      simulate_finalists({candidate}, {nominal_scenario()}, RobustCriterion::mean, 1, {}).front().seconds;
+      simulate_finalists({candidate}, {nominal_scenario()}, RobustCriterion::mean, 1).front().seconds;
   const Sensitivity found = sensitivity_of(candidate);
   REQUIRE(found.size() == perturbation_table.size());
   // One message forward and one backward.
@@ -50,7 +50,7 @@ TEST_CASE("1f1b with blocking sends takes as long as 1f1b-blocking") {
   Plan blocking = candidate.plan;
   blocking.execution.schedule = problem.job.execution.schedule = Schedule::one_f_one_b_blocking;
   const double without_s =
-      simulate_finalists({candidate}, {nominal_scenario()}, RobustCriterion::mean, 1, {}).front().seconds;
+      simulate_finalists({candidate}, {nominal_scenario()}, RobustCriterion::mean, 1).front().seconds;
   const double with_s = score({problem, blocking}).result.seconds;
   const Sensitivity found = sensitivity_of(candidate);
   REQUIRE(found.size() == perturbation_table.size());
@@ -60,7 +60,7 @@ TEST_CASE("1f1b with blocking sends takes as long as 1f1b-blocking") {
 
 TEST_CASE("sensitivities of stopped simulations are not known") {
   const search::PlanCandidate candidate = candidate_of(network_bound_problem(), 2, 1, 1);
-  const auto found = simulate_sensitivity({candidate, candidate}, 1, [] { return true; });
+  const auto found = simulate_sensitivity({candidate, candidate}, {1, nullptr, [] { return true; }});
   REQUIRE(found.size() == 2);
   CHECK(found[0].empty());
   CHECK(found[1].empty());

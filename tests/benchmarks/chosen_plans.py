@@ -15,20 +15,18 @@ An estimate that misjudges a plan shows only if the plan that it leads to is slo
 import argparse
 import concurrent.futures
 import csv
-import json
 import math
 import os
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
+
+from random_cases import planned, random_topology
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1"]
-GPUS = ["T4", "V100-16GB", "RTX-3090", "L4", "A10", "A100-40GB"]
 
 
 def job_text(schedule: str, batch: int, micro_batch: object = 1, layers: int = 24, hidden: int = 2048, recompute: str = "full") -> str:
@@ -74,33 +72,11 @@ def uplinks() -> dict[str, tuple[str, str]]:
     }
 
 
-def random_topology(rng: random.Random) -> str:
-    sites = rng.randint(1, 5)
-    shared = rng.random() < 0.5
-    lines = ["version: 1\nname: random"]
-    if shared:
-        lines.append("sites:")
-        for site in range(sites):
-            gbps = round(rng.uniform(0.5, 5), 2)
-            lines.append(f"  - {{name: s{site}, uplink: {gbps} Gbps, downlink: {gbps} Gbps}}")
-    lines.append("devices:")
-    for site in range(sites):
-        for _ in range(rng.randint(1, 3)):
-            hosts, gpus = rng.randint(1, 4), rng.choice([1, 1, 2, 4])
-            lines.append(f"  - {{site: s{site}, hosts: {hosts}, gpus_per_host: {gpus}, gpu: {rng.choice(GPUS)}}}")
-    lines.append("links:\n  - {within: host, latency: 5 us, bandwidth: 100 Gbps}")
-    lines.append(f"  - {{within: '*', latency: 0.3 ms, bandwidth: {rng.choice([1, 5, 10])} Gbps}}")
-    for a in range(sites):
-        for b in range(a + 1, sites):
-            lines.append(f"  - {{between: [s{a}, s{b}], latency: {rng.randint(10, 150)} ms, bandwidth: {rng.uniform(0.2, 2):.2f} Gbps}}")
-    return "\n".join(lines) + "\n"
-
-
 def random_cases() -> dict[str, tuple[str, str]]:
     cases = {}
     for number in range(40):
         rng = random.Random(number)
-        text = random_topology(rng)
+        text, _ = random_topology(rng, "random", 5, 3, [1, 1, 2, 4], may_share_uplinks=True)
         layers, hidden, batch = rng.choice([8, 16, 24]), rng.choice([1024, 2048]), rng.choice([32, 64, 128])
         job = job_text(rng.choice(SCHEDULES), batch, "auto", layers, hidden, "auto")
         cases[f"random/{number}"] = (text, job)
@@ -110,26 +86,20 @@ def random_cases() -> dict[str, tuple[str, str]]:
 GROUPS = {"shipped": shipped, "uplinks": uplinks, "random": random_cases}
 
 
-def planned(planner: pathlib.Path, name: str, topology: str, job: str) -> dict:
-    with tempfile.TemporaryDirectory() as folder_name:
-        folder = pathlib.Path(folder_name)
-        (folder / "topology.yaml").write_text(topology)
-        (folder / "job.yaml").write_text(job)
-        command = [str(planner), "topology.yaml", "--job", "job.yaml", "--threads", "1", "--quiet", "-o", "plan.json"]
-        before = time.monotonic()
-        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        row = {"case": name, "simulated": "", "estimated": "", "evaluations": "", "wall": f"{time.monotonic() - before:.1f}"}
-        if run.returncode not in (0, 2, 3) or "unexpected" in run.stderr or "YAML" in run.stderr:
-            sys.exit(f"{name}: exit code {run.returncode}: {run.stderr}")
-        if run.returncode == 0:
-            plan = json.loads((folder / "plan.json").read_text())
-            finalists = plan["finalists"]
-            row["simulated"] = f"{finalists[0]['simulated']['nominal']['mean_s']:.9g}" if finalists else ""
-            row["estimated"] = f"{plan['estimate']['iteration_time_s']:.9g}"
-            row["evaluations"] = plan["search"]["evaluations"]
-        else:
-            row["estimated"] = run.stderr.strip().splitlines()[-1][:100] if run.stderr.strip() else f"exit {run.returncode}"
-        return row
+def row_of(planner: pathlib.Path, name: str, topology: str, job: str) -> dict:
+    before = time.monotonic()
+    run, plan = planned([str(planner), "--threads", "1"], topology, job, [])
+    row = {"case": name, "simulated": "", "estimated": "", "evaluations": "", "wall": f"{time.monotonic() - before:.1f}"}
+    if run.returncode not in (0, 2, 3) or "unexpected" in run.stderr or "YAML" in run.stderr:
+        sys.exit(f"{name}: exit code {run.returncode}: {run.stderr}")
+    if plan:
+        finalists = plan["finalists"]
+        row["simulated"] = f"{finalists[0]['simulated']['nominal']['mean_s']:.9g}" if finalists else ""
+        row["estimated"] = f"{plan['estimate']['iteration_time_s']:.9g}"
+        row["evaluations"] = plan["search"]["evaluations"]
+    else:
+        row["estimated"] = run.stderr.strip().splitlines()[-1][:100] if run.stderr.strip() else f"exit {run.returncode}"
+    return row
 
 
 def run_cases(arguments: argparse.Namespace) -> None:
@@ -140,7 +110,7 @@ def run_cases(arguments: argparse.Namespace) -> None:
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool, arguments.out.open("w", newline="") as out:
         writer = csv.DictWriter(out, ["case", "simulated", "estimated", "evaluations", "wall"])
         writer.writeheader()
-        for row in pool.map(lambda item: planned(planner, item[0], *item[1]), cases.items()):
+        for row in pool.map(lambda item: row_of(planner, item[0], *item[1]), cases.items()):
             writer.writerow(row)
             out.flush()
 

@@ -8,32 +8,11 @@ number of stages up to eight and as many replicas as use at least half of the de
 from 1 to 16. All comparisons use estimates: the search should have found the best by itself.
 """
 import argparse
-import json
 import pathlib
 import random
-import subprocess
 import sys
-import tempfile
 
-GPUS = ["T4", "V100-16GB", "RTX-3090", "L4", "A10", "A100-40GB"]
-
-
-def topology(rng: random.Random, name: str) -> tuple[str, int]:
-    sites = rng.randint(1, 4)
-    lines = [f"version: 1\nname: {name}\ndevices:"]
-    count = 0
-    for site in range(sites):
-        for _ in range(rng.randint(1, 2)):
-            hosts, gpus = rng.randint(1, 4), rng.choice([1, 1, 2])
-            lines.append(f"  - {{site: s{site}, hosts: {hosts}, gpus_per_host: {gpus}, gpu: {rng.choice(GPUS)}}}")
-            count += hosts * gpus
-    lines.append("links:\n  - {within: host, latency: 5 us, bandwidth: 100 Gbps}")
-    lines.append(f"  - {{within: '*', latency: 0.3 ms, bandwidth: {rng.choice([1, 5, 10])} Gbps}}")
-    for a in range(sites):
-        for b in range(a + 1, sites):
-            milliseconds, gbps = rng.randint(10, 150), round(rng.uniform(0.2, 2), 2)
-            lines.append(f"  - {{between: [s{a}, s{b}], latency: {milliseconds} ms, bandwidth: {gbps} Gbps}}")
-    return "\n".join(lines) + "\n", count
+from random_cases import planned, random_topology
 
 
 def job(rng: random.Random) -> str:
@@ -48,29 +27,26 @@ def with_choice(job_text: str, micro_batch: int | str) -> str:
     return job_text.replace("micro_batch: 1", f"micro_batch: {micro_batch}").replace("recompute: full", "recompute: auto")
 
 
-def planned(planner: list[str], folder: pathlib.Path, job_text: str, options: list[str]) -> dict | None:
-    (folder / "job.yaml").write_text(job_text)
-    command = [*planner, "topology.yaml", "--job", "job.yaml", "--quiet", "--finalists", "1", "-o", "plan.json", *options]
-    run = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def plan_of(planner: list[str], topology: str, job_text: str, options: list[str]) -> dict | None:
+    run, plan = planned([*planner, "--finalists", "1"], topology, job_text, options)
     is_no_such_shape = run.returncode == 2 and any("--pipeline" in it for it in options)
     if is_no_such_shape or run.returncode == 3:  # 3: no plan fits
         return None
     if run.returncode != 0:
-        sys.exit(f"{command} ended with {run.returncode}: {run.stderr}")
-    plan = json.loads((folder / "plan.json").read_text())
+        sys.exit(f"{run.args} ended with {run.returncode}: {run.stderr}")
     stages, replicas = len(plan["pipelines"][0]["stages"]), len(plan["pipelines"])
     return {"seconds": plan["estimate"]["iteration_time_s"], "shape": f"{stages} × {replicas}"}
 
 
-def by_shape(planner: list[str], folder: pathlib.Path, job_text: str, devices: int) -> tuple[dict | None, list]:
+def by_shape(planner: list[str], topology: str, job_text: str, devices: int) -> tuple[dict | None, list]:
     shapes = [(p, d) for p in range(1, min(devices, 8) + 1) for d in range(1, devices // p + 1) if p * d >= devices / 2]
-    default = planned(planner, folder, job_text, [])
-    return default, [planned(planner, folder, job_text, [f"--pipeline={p}", f"--data={d}"]) for p, d in shapes]
+    default = plan_of(planner, topology, job_text, [])
+    return default, [plan_of(planner, topology, job_text, [f"--pipeline={p}", f"--data={d}"]) for p, d in shapes]
 
 
-def by_micro_batch(planner: list[str], folder: pathlib.Path, job_text: str, _: int) -> tuple[dict | None, list]:
-    default = planned(planner, folder, with_choice(job_text, "auto"), [])
-    return default, [planned(planner, folder, with_choice(job_text, size), []) for size in (1, 2, 4, 8, 16)]
+def by_micro_batch(planner: list[str], topology: str, job_text: str, _: int) -> tuple[dict | None, list]:
+    default = plan_of(planner, topology, with_choice(job_text, "auto"), [])
+    return default, [plan_of(planner, topology, with_choice(job_text, size), []) for size in (1, 2, 4, 8, 16)]
 
 
 def main() -> None:
@@ -87,11 +63,8 @@ def main() -> None:
     lost_all = []
     for number in range(arguments.seed, arguments.seed + arguments.topologies):
         rng = random.Random(number)
-        text, devices = topology(rng, f"heterogeneous-{number}")
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            (folder / "topology.yaml").write_text(text)
-            default, given = plans(planner, folder, job(rng), devices)
+        text, devices = random_topology(rng, f"heterogeneous-{number}", 4, 2, [1, 1, 2], may_share_uplinks=False)
+        default, given = plans(planner, text, job(rng), devices)
         found = [it for it in given if it]
         if not default:
             if found:

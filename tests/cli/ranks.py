@@ -2,7 +2,7 @@
 
 usage: ranks.py HAVE_MPI dtfm-plan dtfm-sim dtfm-compare [unittest argument]...
 
-HAVE_MPI says whether the programs were built with MPI. Skipped (77), with the reason, if they were not, or if there is no
+HAVE_MPI is 1 if the programs were built with MPI. Skipped (77), with the reason, if they were not, or if there is no
 mpirun.
 """
 import json

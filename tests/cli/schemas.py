@@ -246,7 +246,7 @@ class Schemas(unittest.TestCase):
     def test_plans(self):
         for options in ([], ["--objective", "comm-cost", "--pipeline", "2"], ["--explain"], ["--score", self.plan, "--advise"],
                         ["--warm-start", self.plan], ["--objective", "cost-per-token"], ["--uniform-pipelines"],
-                        ["--target", "deepspeed"], ["--target", "flashflex"]):
+                        ["--target", "deepspeed"], ["--target", "pytorch"]):
             done = self.run_program(PLAN, self.net, "--job", self.job, *options, "--format", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.check("plan", json.loads(done.stdout), options)

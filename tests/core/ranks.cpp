@@ -1,5 +1,5 @@
 // Tests work that is divided among ranks, and the bytes that they exchange.
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 
 #include <bit>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/plan/fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/thread_ranks.hpp"
@@ -38,11 +38,6 @@ struct Mixed {
   std::optional<std::string> text;
   std::vector<std::pair<bool, double>> values;
 };
-
-auto fields(MaybeConst<Mixed> auto& it) {
-  auto& [number, text, values] = it;
-  return std::tie(number, text, values);
-}
 
 /// The message of the exception that `work` throws; empty if it throws none.
 template <class Work>
@@ -85,10 +80,9 @@ TEST_CASE("each task runs on one rank, and ranks without a task get the results,
 
 TEST_CASE("a map inside of a task is not divided") {
   const auto work = [](RankRun run) {
-    const Workers workers{2, &run.ranks};
-    return distributed_map(5, workers, [&](int i) {
-      return distributed_map(3, workers, [&](int k) { return 10 * i + k; }).back();
-    });
+    const Work own{2, &run.ranks};
+    return distributed_map(
+        5, own, [&](int i) { return distributed_map(3, own, [&](int k) { return 10 * i + k; }).back(); });
   };
   for (const auto& results : on_thread_ranks(2, work)) CHECK(results == std::vector{2, 12, 22, 32, 42});
 }
@@ -183,10 +177,10 @@ TEST_CASE("a rank that ends with an error ends the others with it") {
 
 TEST_CASE("ranks with different numbers of threads agree on the number of tasks at a time") {
   const auto work = [&](RankRun run) {
-    CHECK(Workers(4, &run.ranks).count() == 12);
+    CHECK(Work(4, &run.ranks).workers() == 12);
     const int threads = 1 + 2 * run.ranks.rank();
     run.ranks.check_same_input({"1.0", {}, "", threads});
-    return Workers(threads, &run.ranks).count();
+    return Work(threads, &run.ranks).workers();
   };
   for (const int count : on_thread_ranks(3, work)) CHECK(count == 1 + 3 + 5);
 }

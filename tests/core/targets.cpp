@@ -182,7 +182,7 @@ TEST_CASE("tensor parallelism of a target applies only to plans that have it") {
   restrict_to_target(job, Target::torchtitan);
   CHECK(job.parallelism.sequence_parallel);
   CHECK_FALSE(job.parallelism.scatter_gather);
-  restrict_to_target(job, Target::varuna);
+  restrict_to_target(job, Target::dtfm);
   CHECK(job.parallelism.tensor == 1);
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("a plan that a target cannot run is rejected with the nearest change")
   CHECK(error_message([&] { run_on_target(plan, job, Target::megatron); }) ==
         "megatron: pipelines 0 and 1 split layers differently (4/4 vs 3/5); megatron has one layout for all "
         "replicas; use --to pytorch, or plan with --target megatron");
-  CHECK(run_on_target(plan, job, Target::flashflex).plan.pipelines == plan.pipelines);
+  CHECK(run_on_target(plan, job, Target::pytorch).plan.pipelines == plan.pipelines);
   CHECK(error_message([&] { run_on_target(plan_of(job, 1, 2, 8), job, Target::dtfm); }) ==
         "dtfm: pipelines have 1 stage; dtfm needs at least 2; plan with --target dtfm");
 }

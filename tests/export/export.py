@@ -50,7 +50,7 @@ class Export(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def equal_plan(self):
-        """Returns a plan with equally many layers per stage, which varuna and deepspeed require."""
+        """Returns a plan with equally many layers per stage, which deepspeed requires."""
         self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         plan = json.loads((self.folder / "plan.json").read_text())
         for pipeline in plan["pipelines"]:
@@ -73,8 +73,8 @@ class Export(unittest.TestCase):
     def test_every_target_accepts_a_dtfm_plan(self):
         self.equal_plan()
         targets, kinds = zip(*(line.split()[:2] for line in self.run_in(EXPORT, "--list-targets").stdout.splitlines()))
-        self.assertEqual([kinds.count("trainer"), kinds.count("launcher")], [10, 5])
-        self.assertEqual(len(targets), 15)
+        self.assertEqual([kinds.count("trainer"), kinds.count("launcher")], [8, 5])
+        self.assertEqual(len(targets), 13)
         for target in targets:
             done = self.run_in(EXPORT, "plan.json", "--to", target, "-o", f"out-{target}", "--topology", "net.yaml", "--format", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -138,7 +138,7 @@ class Export(unittest.TestCase):
         self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         for options, text in (([], "--to: is missing"), (["--to", "megatorn"], "did you mean `megatron`?"),
                               (["--to", ""], "unknown"), (["--to", "megatron,"], "unknown"),
-                              (["--to", "megatron,flashflex"], "both trainers"), (["--to", "torchrun", "--port", "0"], "--port"),
+                              (["--to", "megatron,pytorch"], "both trainers"), (["--to", "torchrun", "--port", "0"], "--port"),
                               (["--to", "torchrun", "--agents", "rack"], "--agents"),
                               (["--to", "slurm", "--agents", "host"], "host requires torchrun"), (["--to", "nanotron"], "nanotron"),
                               (["--to", "kubernetes", "--image", "a b"], "not a valid name of a container image"),
@@ -222,7 +222,7 @@ class Export(unittest.TestCase):
         (self.folder / "job.yaml").write_text(JOB.replace("pipeline: 2, data: 2, schedule: 1f1b", "gradient_sync: sharded-ps"))
         listed = self.run_in(PLAN, "--list-targets").stdout
         targets = [line for line in listed.splitlines() if line and not line.startswith(" ")]
-        self.assertEqual(targets, ["pytorch", "megatron", "torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm", "flashflex", "varuna"])
+        self.assertEqual(targets, ["pytorch", "megatron", "torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm"])
         for target in targets:
             with self.subTest(target=target):
                 done = self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", f"{target}.json", "--target", target)
@@ -247,7 +247,7 @@ class Export(unittest.TestCase):
         self.assertEqual(self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", "plan.json").returncode, 0)
         plan = json.loads((self.folder / "plan.json").read_text())
         listed = {it["name"]: it for it in plan["targets"]}
-        self.assertEqual(len(listed), 9)
+        self.assertEqual(len(listed), 7)
         changes = [(it["key"], it["to"]) for it in listed["megatron"]["changes"]]
         self.assertEqual(changes, [("parallelism.schedule", "1f1b-blocking"), ("parallelism.gradient_sync", "ring"),
                                    ("training.optimizer", "adam-20"), ("parallelism.tied_embedding_sync", "true")])
@@ -263,7 +263,7 @@ class Export(unittest.TestCase):
         self.assert_refused(done, "--strict: megatron takes ", 3)
         self.assert_refused(self.export("--to", "megatron", "--strict"), "--strict: requires --topology")
 
-    def test_only_pytorch_and_flashflex_accept_heterogeneous_pipelines(self):
+    def test_only_pytorch_accepts_heterogeneous_pipelines(self):
         (self.folder / "net.yaml").write_text(
             'version: 1\nname: n\ndevices: [{site: a, count: 3, gpu: A100-40GB}, {site: a, count: 3, gpu: T4}]\n'
             'links: [{between: ["*", "*"], latency: 1 ms, bandwidth: 10 Gbps}]\n')
@@ -282,8 +282,7 @@ class Export(unittest.TestCase):
                 other = next(i for i, layers in enumerate(split) if layers != split[0])
                 self.assertRegex(done.stderr, re.compile(f"pipelines 0 and {other} .*use --to pytorch, or plan with --target megatron"))
                 self.assertFalse((self.folder / "out").exists())
-                for target in ("pytorch", "flashflex"):
-                    self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", target, "-o", target).returncode, 0)
+                self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", "pytorch", "-o", "pytorch").returncode, 0)
 
 
 if __name__ == "__main__":

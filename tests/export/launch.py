@@ -274,13 +274,10 @@ class Trainers(Launch):
         self.assertEqual(done.returncode, 9)
 
     def test_trainer_arguments_are_shell_words(self):
-        for target, script, name, expected in (
-                ("megatron", "megatron.sh", "MEGATRON_ARGS", "--pipeline-model-parallel-layout\nEttt|tt|ttL\n"),
-                ("flashflex", "flashflex.sh", "FLASHFLEX_ARGS", "--chunks\n8\n8\n")):
-            out = self.export(STAGES, "--to", target, "--force")
-            words = subprocess.run(["bash", "-euc", f'source "$0"; printf "%s\\n" "${{{name}[@]}}"', out / script],
-                                   capture_output=True, text=True, check=True).stdout
-            self.assertIn(expected, words)
+        out = self.export(STAGES, "--to", "megatron", "--force")
+        words = subprocess.run(["bash", "-euc", 'source "$0"; printf "%s\\n" "${MEGATRON_ARGS[@]}"', out / "megatron.sh"],
+                               capture_output=True, text=True, check=True).stdout
+        self.assertIn("--pipeline-model-parallel-layout\nEttt|tt|ttL\n", words)
 
     def test_python_compiles(self):
         for target in ("torchtitan-py", "deepspeed-py"):

@@ -45,8 +45,8 @@ std::string rejection_message(const std::string& name, ExportBundle bundle) {
   return error_message([&] { export_files(run_on_trainer(bundle, {&target, 1}), {&target, 1}); });
 }
 
-const std::vector<std::string> common_layout = {"megatron",     "torchtitan", "torchtitan-py", "deepspeed",
-                                                "deepspeed-py", "dtfm",       "varuna"};
+const std::vector<std::string> common_layout = {"megatron",  "torchtitan",   "torchtitan-py",
+                                                "deepspeed", "deepspeed-py", "dtfm"};
 
 TEST_CASE("pipelines that split layers differently are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {2, 3, 2});
@@ -55,7 +55,7 @@ TEST_CASE("pipelines that split layers differently are rejected") {
         "all replicas; use --to pytorch, or plan with --target megatron");
   for (const std::string& name : common_layout)
     CHECK_THAT(rejection_message(name, bundle), contains("split layers differently"));
-  for (const char* name : {"pytorch", "flashflex"}) CHECK(rejection_message(name, bundle) == "no error");
+  CHECK(rejection_message("pytorch", bundle) == "no error");
   CHECK(rejection_message("petals", bundle) == "no error");
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("pipelines of different depth are rejected") {
     CHECK_THAT(rejection_message(name, bundle),
                contains("needs the same data-parallel degree in every stage"));
   }
-  for (const char* name : {"pytorch", "flashflex"}) CHECK(rejection_message(name, bundle) == "no error");
+  CHECK(rejection_message("pytorch", bundle) == "no error");
 }
 
 TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target does not support") {
@@ -82,9 +82,8 @@ TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target 
         "pytorch, or plan with --target megatron");
   for (const char* name : {"torchtitan", "torchtitan-py", "deepspeed-py"})
     CHECK_THAT(rejection_message(name, bundle), contains("has one tensor-parallel size"));
-  for (const char* name : {"pytorch", "dtfm", "varuna"})
+  for (const char* name : {"pytorch", "dtfm"})
     CHECK_THAT(rejection_message(name, bundle), contains("has no tensor parallelism"));
-  CHECK(rejection_message("flashflex", bundle) == "no error");
   CHECK(rejection_message("petals", bundle) == "no error");
   bundle.locations[at(bundle.plan.pipelines[0].stages[2].devices[1])] = {"far", "far", 0};
   CHECK_THAT(rejection_message("petals", bundle), contains("on several machines"));
@@ -112,9 +111,8 @@ TEST_CASE("different numbers of micro-batches and indivisible batches are reject
   bundle.plan.pipelines[1].micro_batches = 6;
   bundle.job.training.global_batch = 14;
   for (const std::string& name : common_layout)
-    if (name != "varuna")
-      CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 have 8 and 6 micro-batches"));
-  for (const char* name : {"pytorch", "flashflex"}) CHECK(rejection_message(name, bundle) == "no error");
+    CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 have 8 and 6 micro-batches"));
+  CHECK(rejection_message("pytorch", bundle) == "no error");
   bundle.plan.pipelines[1].micro_batches = 8;
   bundle.job.training.global_batch = 30;
   bundle.job.execution.micro_batch = 2;
@@ -131,8 +129,6 @@ TEST_CASE("splits that a trainer cannot make are rejected") {
         "deepspeed: partition_method cannot produce 4/1/2 (uniform gives 3/2/2); use --to deepspeed-py, "
         "or plan with --target deepspeed");
   CHECK(rejection_message("deepspeed-py", bundle) == "no error");
-  CHECK_THAT(rejection_message("varuna", bundle), contains("stages have 4/1/2 layers"));
-  CHECK(rejection_message("varuna", two_pipelines({2, 2, 2}, {2, 2, 2}, 6)) == "no error");
 }
 
 TEST_CASE("only Megatron accepts a stage without layers") {
@@ -141,8 +137,7 @@ TEST_CASE("only Megatron accepts a stage without layers") {
   ExportBundle assigned = bundle;
   fill_slots(assigned);
   CHECK_THAT(file_text(export_files(assigned, {&target, 1}), "megatron.sh"), contains("\"E|tttt|tttL\""));
-  for (const char* name :
-       {"torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm", "flashflex", "petals"})
+  for (const char* name : {"torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm", "petals"})
     CHECK_THAT(rejection_message(name, bundle), contains("stage 0 has no layers (0/4/3)"));
 }
 
@@ -160,7 +155,7 @@ TEST_CASE("single-stage pipelines and uneven flushes and virtual stages are reje
   bundle.job.parallelism = {};
   bundle.job.execution.schedule = Schedule::interleaved;
   bundle.job.execution.chunks = 2;
-  for (const char* name : {"dtfm", "deepspeed-py", "flashflex", "petals", "varuna"})
+  for (const char* name : {"dtfm", "deepspeed-py", "petals"})
     CHECK_THAT(rejection_message(name, bundle), contains("schedule interleaved with 2 chunks"));
   CHECK_THAT(rejection_message("megatron", bundle),
              contains("schedule interleaved over 2 stages; megatron needs at least 3"));
@@ -171,7 +166,7 @@ TEST_CASE("models that are not transformers are rejected") {
   LayerChain chain;
   chain.layers.resize(2);
   bundle.job.model = chain;
-  for (const char* name : {"megatron", "flashflex", "torchtitan", "torchtitan-py", "dtfm", "petals"})
+  for (const char* name : {"megatron", "torchtitan", "torchtitan-py", "dtfm", "petals"})
     CHECK_THAT(rejection_message(name, bundle), contains("chain of layers"));
 }
 
@@ -187,7 +182,7 @@ TEST_CASE("GPUs that Kubernetes cannot choose and ranks that torchrun agents can
 
 TEST_CASE("two trainers or an unsupported rank order or an unknown target are rejected") {
   CHECK_THAT(error_message([] {
-               make_export_files(worked_example, {"megatron", "flashflex"});
+               make_export_files(worked_example, {"megatron", "pytorch"});
              }),
              contains("both trainers"));
   CHECK_THAT(
@@ -198,6 +193,10 @@ TEST_CASE("two trainers or an unsupported rank order or an unknown target are re
              contains("nanotron splits layers by its own cost model"));
   CHECK_THAT(error_message([] { find_exporter("swarm"); }),
              contains("only 4 stages (head, body1, body2, tail) exist"));
+  CHECK(error_message([] { find_exporter("varuna"); }) ==
+        "--to: varuna was removed; use pytorch, megatron or deepspeed-py");
+  CHECK(error_message([] { find_exporter("flashflex"); }) ==
+        "--to: flashflex was removed; use pytorch, which also runs heterogeneous pipelines");
   CHECK_THAT(error_message([] { find_exporter("opendiloco"); }), contains("not representable"));
   CHECK_THAT(error_message([] { find_exporter("k8s"); }), contains("is called kubernetes here"));
   CHECK_THAT(error_message([] { make_export_files(worked_example, {"netem"}); }),
@@ -230,11 +229,6 @@ TEST_CASE("a plan is exported with the settings that the trainer runs") {
   CHECK(changes("dtfm") == Texts{"recompute full instead of none",
                                  "optimizer host-offload instead of adam-16",
                                  "activations 1 instead of 0.5"});
-  bundle.job.execution = {};
-  bundle.job.execution.schedule = Schedule::one_f_one_b;
-  bundle.job.execution.gradient_sync = GradientSync::ring;
-  fill_slots(bundle);
-  CHECK(changes("flashflex") == Texts{"schedule 1f1b-blocking instead of 1f1b"});
   CHECK(changes("torchrun").empty());
 }
 

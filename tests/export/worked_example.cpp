@@ -146,13 +146,6 @@ TEST_CASE("DT-FM gets its documented processes") {
   CHECK(has(file("dtfm", "rank_map.sh"), "\nnodes_per_node=(2 1 3)\nrank_map=(1 5 3 2 0 4)\n"));
 }
 
-TEST_CASE("FlashFlex gets its documented JSON") {
-  CHECK(
-      file("flashflex", "flashflex.json") ==
-      R"({"hetero_configs": [[1,1,1],[1,1,1]], "layer_partitions": [[3,2,2],[3,2,2]], "devices_id": [[[2],[0],[2]],[[1],[2],[0]]]})"
-      "\n");
-}
-
 TEST_CASE("Petals gets its documented blocks") {
   const std::string script = file("petals", "petals.sh");
   for (const char* blocks : {" 0:3\"", " 3:5\"", " 5:7\""}) CHECK(has(script, blocks));

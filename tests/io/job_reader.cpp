@@ -428,10 +428,12 @@ TEST_CASE("a job for a target has the settings that it runs and may not have oth
         "job.yaml:4:40: `recompute`: target dtfm does not run `none`; expected `full`, or no such key");
   CHECK(error_with(small + "compression: {gradients: 8-bit}\n") ==
         "job.yaml:5:26: `gradients`: target dtfm does not run `8-bit`; expected `1`, or no such key");
-  const Job open = job_of(small + "parallelism: {schedule: auto, gradient_sync: auto}\ntarget: varuna\n");
-  CHECK(open.execution.schedule == Schedule::one_f_one_b);
+  const Job open = job_of(small + "parallelism: {schedule: auto, gradient_sync: auto}\ntarget: deepspeed\n");
+  CHECK(open.execution.schedule == Schedule::one_f_one_b_blocking);
   CHECK_FALSE(open.automatic[Setting::schedule]);
   CHECK_FALSE(open.automatic[Setting::gradient_sync]);
   CHECK(error_in(small + "target: megatorn\n") ==
         "job.yaml:5:9: `target`: unknown `megatorn`; did you mean `megatron`?");
+  CHECK(error_in(small + "target: varuna\n") ==
+        "job.yaml:5:9: `target`: varuna was removed; use pytorch, megatron or deepspeed-py");
 }

@@ -43,8 +43,7 @@ class Installed(unittest.TestCase):
         programs = sorted(path.name for path in self.prefix.joinpath("bin").iterdir())
         self.assertIn("dtfm-plan", programs)
         for program in programs:
-            for file in (f"man/man1/{program}.1", f"bash-completion/completions/{program}",
-                         f"zsh/vendor-completions/_{program}", f"fish/vendor_completions.d/{program}.fish"):
+            for file in (f"man/man1/{program}.1", f"bash-completion/completions/{program}"):
                 self.assertTrue(self.prefix.joinpath("share", file).is_file(), file)
         for folder in ("topologies", "configs"):
             shipped = {path.relative_to(SOURCE) for path in SOURCE.joinpath(folder).rglob("*") if path.is_file()}

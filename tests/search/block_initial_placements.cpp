@@ -44,7 +44,7 @@ DeviceClasses make_classes(const std::vector<int>& class_of) {
 TEST_CASE("pipelines stay in their clusters as long as possible") {
   const std::vector<int> class_of{0, 0, 0, 0, 1, 1, 2, 2};
   const CommCostModel model = clustered_model(4, 2, class_of, 1, 10);
-  const auto starts = block_initial_placements(model, make_classes(class_of), 4, 1, never);
+  const auto starts = block_initial_placements(model, make_classes(class_of), 4, {1, nullptr, never});
   REQUIRE_FALSE(starts.empty());
   const auto best = std::min_element(
       starts.begin(), starts.end(),
@@ -63,7 +63,7 @@ TEST_CASE("with two clusters the best blocks are the optimum of an exhaustive se
     const double optimum = search_comm_cost(model, "exhaustive", SearchOptions()).cost.total();
     double least = 1e300;
     for (const DeployedPlacement& start :
-         block_initial_placements(model, make_classes(class_of), 4, 1, never))
+         block_initial_placements(model, make_classes(class_of), 4, {1, nullptr, never}))
       least = std::min(least, start.cost);
     CHECK(least == Approx(optimum).epsilon(1e-12));
   }
@@ -79,7 +79,8 @@ TEST_CASE("block placements are deployed partitions for any size and any cluster
       const Dendrogram tree = cluster_devices(model);
       for (const int count : {1, 2, 5, tree.natural_count()}) {
         if (count > model.devices()) continue;
-        for (const DeployedPlacement& start : block_initial_placements(model, tree.cut(count), 3, 1, never)) {
+        for (const DeployedPlacement& start :
+             block_initial_placements(model, tree.cut(count), 3, {1, nullptr, never})) {
           CHECK(is_permutation_of_devices(start.placement, model.devices()));
           CHECK(start.cost == comm_cost(model, start.placement).total());
         }

@@ -1,5 +1,5 @@
 // Tests searches that are divided among ranks: they find what one process finds.
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 
 #include <algorithm>
 #include <string>

@@ -19,8 +19,9 @@ TEST_CASE("the best structured placement is the optimum of the five cases") {
         std::pair{"universities", 16.086839733}, std::pair{"regional", 34.802041017},
         std::pair{"worldwide", 49.218380053}}) {
     CAPTURE(name);
-    CHECK(structured_initial_placements(shipped_model(name), 1, [] { return false; }).front().cost ==
-          Approx(optimum).epsilon(1e-9));
+    CHECK(
+        structured_initial_placements(shipped_model(name), {1, nullptr, [] { return false; }}).front().cost ==
+        Approx(optimum).epsilon(1e-9));
   }
 }
 
@@ -32,7 +33,7 @@ TEST_CASE("structured placements are deployed partitions in order of cost for an
       CAPTURE(stages, replicas, static_cast<int>(network));
       Rng rng = Rng::for_task(3, static_cast<std::uint64_t>(network));
       const CommCostModel model = random_model(rng, network, stages, replicas);
-      const auto starts = structured_initial_placements(model, 1, [] { return false; });
+      const auto starts = structured_initial_placements(model, {1, nullptr, [] { return false; }});
       REQUIRE_FALSE(starts.empty());
       for (std::size_t i = 0; i < starts.size(); ++i) {
         CHECK(starts[i].placement.stages() == stages);
@@ -51,7 +52,7 @@ TEST_CASE("one structured placement spreads every site over the groups") {
   CommCostModel model = empty_model(2, 3);
   for (int a = 0; a < 6; ++a)
     for (int b = 0; b < 6; ++b) model.hop(a, b) = a / 2 == b / 2 ? 0 : 10;
-  CHECK(structured_initial_placements(model, 1, [] { return false; }).front().cost == 0);
+  CHECK(structured_initial_placements(model, {1, nullptr, [] { return false; }}).front().cost == 0);
 }
 
 // The order of 20 groups is determined by a heuristic, which can be stopped early.
@@ -61,7 +62,7 @@ TEST_CASE("a stopped generation of placements returns a deployed one") {
   for (int calls = 0; calls < 400; calls += 7) {
     CAPTURE(calls);
     int left = calls;
-    const auto starts = structured_initial_placements(model, 1, [&] { return left-- <= 0; });
+    const auto starts = structured_initial_placements(model, {1, nullptr, [&] { return left-- <= 0; }});
     REQUIRE_FALSE(starts.empty());
     for (const DeployedPlacement& start : starts) {
       REQUIRE(is_permutation_of_devices(start.placement, model.devices()));

@@ -1,6 +1,6 @@
 // Rebalancing on recorded spot instances, to the extent that the paper's numbers can be reproduced without
 // its own recording: 82.7 % of the optimum without rebalancing, 95.8 % with a period of 300 s.
-// `test_simulator "[table]"` prints the whole table of docs/validation.md.
+// `test_simulator_numbers "[table]"` prints the whole table of docs/validation.md.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

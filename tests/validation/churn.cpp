@@ -48,7 +48,7 @@ double seconds_under(const PlanRequest& request, const search::PlanCandidate& ca
   ScoreRequest scored{request.problem, candidate.plan};
   scored.problem.job.execution = candidate.plan.execution;
   scored.scenarios = request.scenarios;
-  scored.threads = request.options.common.threads;
+  scored.work.threads = request.options.common.threads;
   return score(scored).result.seconds;
 }
 

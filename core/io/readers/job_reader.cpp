@@ -244,6 +244,8 @@ void read_profiles(const YamlValue& value, const FileReader& open_file, bool wit
 /// Restricts `job`, whose other keys must have been read, to a target. Throws Error at the first setting of
 /// the file, other than `auto`, that the target cannot run.
 void read_target(const YamlValue& value, const YamlMap& map, Job& job) {
+  for (const RemovedTarget& it : removed_targets())
+    if (value.is_word(it.name)) throw value.value_error(std::string(it.message));
   const Target target = target_table()[value.choice(names_in(target_table()))].kind;
   for (const TargetChange& change : restrict_to_target(job, target)) {
     const std::size_t dot = change.key.find('.');

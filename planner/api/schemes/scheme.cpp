@@ -8,15 +8,8 @@
 #include "planner/api/schemes/skip_pipe.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "planner/search/path_routing/routing_fields.hpp"
 
 namespace dtfm::api {
-
-auto fields(MaybeConst<MemoryDeficit> auto& it) {
-  auto& [ratio, text] = it;
-  return std::tie(ratio, text);
-}
-
 namespace {
 
 constexpr Scheme table[] = {
@@ -80,11 +73,6 @@ struct Trial {
   std::optional<search::Routing> routing = {};
 };
 
-auto fields(MaybeConst<Trial> auto& it) {
-  auto& [seconds, fits, is_known, is_input_error, failure_reason, deficit, routing] = it;
-  return std::tie(seconds, fits, is_known, is_input_error, failure_reason, deficit, routing);
-}
-
 /// The deficit of the device that exceeds its memory by the largest factor.
 MemoryDeficit worst_deficit(const Topology& topology, const sim::SimReport& report) {
   const auto deficit = [](const sim::DeviceReport& it) {
@@ -96,7 +84,7 @@ MemoryDeficit worst_deficit(const Topology& topology, const sim::SimReport& repo
   return memory_deficit(topology, worst.device, worst.peak_memory_bytes, worst.memory_bytes);
 }
 
-Trial tried(const Problem& problem, const Layout& layout, const std::function<bool()>& stop) {
+Trial tried(const Problem& problem, const Layout& layout, const StopFunction& stop) {
   Trial trial;
   Problem own = problem;
   own.job = layout.job;
@@ -104,7 +92,7 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
   if (layout.plan.execution.iteration_barrier || layout.skipped)
     options.iterations = 1;  // all are equally long
   options.stop = stop;
-  if (stop && stop()) return trial;
+  if (is_stopped(stop)) return trial;
   try {
     if (layout.skipped) options.paths = &trial.routing.emplace(routing_of(problem, layout)).schedule;
     const sim::SimReport report = sim::simulate(own, layout.plan, {}, options);
@@ -224,9 +212,9 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
 }
 
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
-                           const Workers& workers, const std::function<bool()>& stop) {
+                           const Work& work) {
   check_computable(problem);
-  if (is_swarm(scheme)) return choose_swarm(problem, options, workers, stop);
+  if (is_swarm(scheme)) return choose_swarm(problem, options, work);
   ChosenLayout chosen;
   std::vector<Layout> layouts;
   try {
@@ -239,8 +227,8 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
     chosen.is_input_error = true;
     return chosen;
   }
-  auto trials = distributed_map(static_cast<int>(layouts.size()), workers,
-                                [&](int i) { return tried(problem, layouts[at(i)], stop); });
+  auto trials = distributed_map(static_cast<int>(layouts.size()), work,
+                                [&](int i) { return tried(problem, layouts[at(i)], work.stop); });
   Trial* best = nullptr;
   std::optional<MemoryDeficit> smallest;
   for (Trial& it : trials) {

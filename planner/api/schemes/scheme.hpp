@@ -14,7 +14,7 @@
 #include "core/base/error.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "planner/search/path_routing/path_router.hpp"
 #include "simulator/scenario/scenario.hpp"
 #include "simulator/simulate.hpp"
@@ -85,7 +85,7 @@ struct ChosenLayout {
 /// tried so far. Throws Error for input with which no scheme can be simulated, such as a profile of another
 /// model or compression of unknown duration.
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
-                           const Workers& workers, const std::function<bool()>& stop = {});
+                           const Work& work);
 
 /// "tp 1, pp 8, dp 8, micro-batch 2"; "tp 1, pp 4, dp 11–21, micro-batch 1, skips 1 of 4"; "8 stages of 64
 /// peers, micro-batch 1"
@@ -145,8 +145,7 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
 /// memory of every device; if the job gives a number, which need not divide the layers, only that one. A
 /// verifying swarm prefers numbers with which every stage has at least two peers. Activations are sent from
 /// peer to peer, and at most one peer migrates every 300 s.
-ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, const Workers& workers,
-                          const std::function<bool()>& stop);
+ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, const Work& work);
 /// A run of a swarm, and the part of its results that all runs have.
 struct SwarmResult {
   sim::SwarmReport swarm;

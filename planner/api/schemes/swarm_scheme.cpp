@@ -6,7 +6,6 @@
 #include "planner/api/schemes/layout.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/useful_work.hpp"
 
@@ -173,13 +172,8 @@ struct SwarmTrial {
   std::string error;
 };
 
-auto fields(MaybeConst<SwarmTrial> auto& it) {
-  auto& [rate, min_peers, error] = it;
-  return std::tie(rate, min_peers, error);
-}
-
 SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
-                 const std::function<bool()>& stop) {
+                 const StopFunction& stop) {
   sim::SimOptions options;
   options.iterations = swarm_trial_steps;
   options.seed = seed;
@@ -202,14 +196,13 @@ bool is_verifiable(const SwarmTrial& trial) {
 
 }  // namespace
 
-ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, const Workers& workers,
-                          const std::function<bool()>& stop) {
+ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, const Work& work) {
   ChosenLayout chosen;
   chosen.no_layout_reason = excess_of_stages(problem);
   if (!chosen.no_layout_reason.empty()) return chosen;
   const std::vector<int> fitting = fitting_stages(problem, chosen);
-  const auto trials = distributed_map(chosen.fitting, workers, [&](int i) {
-    return tried(problem, make_setup(fitting[at(i)], given), given.seed, stop);
+  const auto trials = distributed_map(chosen.fitting, work, [&](int i) {
+    return tried(problem, make_setup(fitting[at(i)], given), given.seed, work.stop);
   });
   const auto best =
       std::max_element(trials.begin(), trials.end(), [&](const SwarmTrial& a, const SwarmTrial& b) {
@@ -226,7 +219,7 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, co
   chosen.is_input_error =
       std::all_of(trials.begin(), trials.end(), [](const SwarmTrial& it) { return !it.error.empty(); });
   chosen.no_layout_reason = !best->error.empty() ? best->error
-                            : stop && stop()     ? sim::stopped_by_user
+                            : is_stopped(work)   ? sim::stopped_by_user
                                                  : "requests time out: no step is completed";
   return chosen;
 }

@@ -90,19 +90,18 @@ std::optional<int> min_width(const PlannedProblem& planned, const Network& netwo
 
 }  // namespace
 
-PlanExplanation explain_plan(const PlannedProblem& planned, const Network& network, int threads,
-                             const StopFunction& stop) {
+PlanExplanation explain_plan(const PlannedProblem& planned, const Network& network, const Work& work) {
   PlanExplanation result;
   const IterationModel model = model_of(planned, network);
   result.bottleneck = find_bottleneck(model, planned.plan);
   result.now = throughput_of(planned, model, result.bottleneck);
-  result.what_ifs = what_ifs(planned, network, threads, stop);
-  result.compute_bound_compression = min_compression(planned, network, stop);
+  result.what_ifs = what_ifs(planned, network, work);
+  result.compute_bound_compression = min_compression(planned, network, work.stop);
   if (!std::holds_alternative<Transformer>(planned.problem.job.model)) return result;
   const PlannedProblem twice = widened(planned, 2);
   const IterationModel wide_model = model_of(twice, network);
   result.double_width = throughput_of(twice, wide_model, find_bottleneck(wide_model, twice.plan));
-  result.compute_bound_width = min_width(planned, network, stop);
+  result.compute_bound_width = min_width(planned, network, work.stop);
   return result;
 }
 

@@ -40,6 +40,6 @@ inline constexpr int max_width = 64;
 /// Explains the plan, and evaluates changes as `what_ifs` does. `network` must belong to the topology of the
 /// problem. Throws WorkStopped.
 PlanExplanation explain_plan(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
-                             int threads, const StopFunction& stop = {});
+                             const Work& work);
 
 }  // namespace dtfm::cost

@@ -273,12 +273,12 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
 }
 
 std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
-                             int threads, const StopFunction& stop) {
+                             const Work& work) {
   const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
   const double now_s = estimate_iteration(model, planned.plan).iteration_s;
   const std::vector<WhatIf> inputs = candidates(model, planned.plan);
-  std::vector<WhatIf> all = parallel_map(static_cast<int>(inputs.size()), threads, [&](int i) {
-    throw_if_stopped(stop);
+  std::vector<WhatIf> all = parallel_map(static_cast<int>(inputs.size()), work.threads, [&](int i) {
+    throw_if_stopped(work.stop);
     WhatIf what = inputs[at(i)];
     estimate(what, planned, network, now_s);
     return what;

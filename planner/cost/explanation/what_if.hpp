@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/stop.hpp"
+#include "core/base/work.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm::cost {
@@ -50,6 +50,6 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
 /// Estimates every change: for links, the up to 32 that are busiest; for removing and for adding a pipeline,
 /// only the best. Changes that fit in memory come first, by gain; impossible ones last. Throws WorkStopped.
 std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
-                             int threads, const StopFunction& stop = {});
+                             const Work& work);
 
 }  // namespace dtfm::cost

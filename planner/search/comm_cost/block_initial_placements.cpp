@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "core/base/rng.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
-#include "planner/search/comm_cost/placement_fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 
 namespace dtfm::search {
@@ -147,11 +147,6 @@ struct Blocks {
   double cost = std::numeric_limits<double>::infinity();
 };
 
-auto fields(MaybeConst<Blocks> auto& it) {
-  auto& [lengths, counts, cost] = it;
-  return std::tie(lengths, counts, cost);
-}
-
 class BlockAnnealing {
  public:
   BlockAnnealing(const cost::CommCostModel& model, const ClusterNetwork& network, const Lengths& lengths,
@@ -167,7 +162,7 @@ class BlockAnnealing {
         block_sync_(lengths.size(), std::vector<double>(at(network.count()))) {}
 
   /// The cost of the result is infinite if no assignment was found that uses all devices.
-  Blocks finish(const std::function<bool()>& stop) {
+  Blocks finish(const StopFunction& stop) {
     for (int c = 0; c < network_.count(); ++c)
       if (!assign_cluster(c)) return best_;
     energy_ = estimate();
@@ -179,7 +174,7 @@ class BlockAnnealing {
     const long long clusters = network_.count(), blocks = static_cast<long long>(now_.lengths.size());
     const long long moves =
         std::min(moves_per_count * clusters * blocks, max_work / (blocks * clusters * clusters));
-    for (long long move = 0; move < moves && !stop(); ++move) {
+    for (long long move = 0; move < moves && !is_stopped(stop); ++move) {
       const double progress = static_cast<double>(move) / static_cast<double>(moves);
       try_trade(first * initial_temperature * std::pow(final_temperature / initial_temperature, progress));
     }
@@ -364,19 +359,19 @@ Placement placed(const cost::CommCostModel& model, const ClusterNetwork& network
 
 std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model,
                                                         const DeviceClasses& clusters, int max_count,
-                                                        const Workers& workers,
-                                                        const std::function<bool()>& stop) {
+                                                        const Work& work) {
   const ClusterNetwork network = cluster_network(model, clusters);
   const std::vector<Lengths> cuts = cuts_of(model.stages);
-  auto found = distributed_map(static_cast<int>(cuts.size()), workers, [&](int i) {
-    if (stop()) return Blocks{};
-    return BlockAnnealing(model, network, cuts[at(i)], static_cast<std::uint64_t>(i)).finish(stop);
+  auto found = distributed_map(static_cast<int>(cuts.size()), work, [&](int i) {
+    if (is_stopped(work)) return Blocks{};
+    return BlockAnnealing(model, network, cuts[at(i)], static_cast<std::uint64_t>(i)).finish(work.stop);
   });
   std::erase_if(found, [](const Blocks& blocks) { return !std::isfinite(blocks.cost); });
   std::stable_sort(found.begin(), found.end(),
                    [](const Blocks& a, const Blocks& b) { return a.cost < b.cost; });
-  return distributed_map(std::min(max_count, static_cast<int>(found.size())), workers,
-                         [&](int i) { return deploy(model, placed(model, network, found[at(i)]), stop); });
+  return distributed_map(std::min(max_count, static_cast<int>(found.size())), work, [&](int i) {
+    return deploy(model, placed(model, network, found[at(i)]), work.stop);
+  });
 }
 
 }  // namespace dtfm::search

@@ -1,7 +1,6 @@
 // Initial placements in which every pipeline stays within one cluster of devices for many stages.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "planner/search/comm_cost/device_classes.hpp"
@@ -17,7 +16,6 @@ namespace dtfm::search {
 /// deployed.
 std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model,
                                                         const DeviceClasses& clusters, int max_count,
-                                                        const Workers& workers,
-                                                        const std::function<bool()>& stop);
+                                                        const Work& work);
 
 }  // namespace dtfm::search

@@ -42,7 +42,7 @@ struct LaterBound {
 class CompositionSearch {
  public:
   CompositionSearch(const cost::CommCostModel& model, const DeviceClasses& classes, double upper_bound,
-                    long long max_effort, const std::function<bool()>& stop, std::size_t max_bytes)
+                    long long max_effort, const StopFunction& stop, std::size_t max_bytes)
       : stages_(model.stages),
         replicas_(model.replicas),
         stop_(stop),
@@ -76,7 +76,7 @@ class CompositionSearch {
   void join_equal_ranges();
   int longest_run(const Level& level, const Counts& counts);
   /// Latches: once true, it stays true.
-  bool must_stop() { return stopped_ = stopped_ || (stop_ && stop_()); }
+  bool must_stop() { return stopped_ = stopped_ || is_stopped(stop_); }
   std::size_t bytes() const;
   bool is_spent() const;
   bool start();
@@ -92,7 +92,7 @@ class CompositionSearch {
   void sum_components(const Level& level, const State& state);
 
   int stages_, replicas_;
-  const std::function<bool()>& stop_;
+  const StopFunction& stop_;
   bool stopped_ = false;
   DeviceClassNetwork network_;
   std::size_t counts_bytes_;  // heap bytes of one Counts
@@ -419,8 +419,8 @@ CompositionBound CompositionSearch::run() {
 }  // namespace
 
 CompositionBound composition_bound(const cost::CommCostModel& model, const DeviceClasses& classes,
-                                   double upper_bound, long long max_effort,
-                                   const std::function<bool()>& stop, std::size_t max_bytes) {
+                                   double upper_bound, long long max_effort, const StopFunction& stop,
+                                   std::size_t max_bytes) {
   return CompositionSearch(model, classes, upper_bound, max_effort, stop, max_bytes).run();
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 
+#include "core/base/stop.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"
 
@@ -26,8 +26,7 @@ struct CompositionBound {
 /// holds more than `max_bytes`, or when `stop` returns true, and returns the bound reached so far. That is 0
 /// if not all first groups have been evaluated.
 CompositionBound composition_bound(const cost::CommCostModel& model, const DeviceClasses& classes,
-                                   double upper_bound, long long max_effort,
-                                   const std::function<bool()>& stop,
+                                   double upper_bound, long long max_effort, const StopFunction& stop,
                                    std::size_t max_bytes = max_search_bytes);
 
 /// Number of compositions of groups of `replicas` devices from `classes` classes, C(replicas + classes − 1,

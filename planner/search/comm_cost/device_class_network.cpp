@@ -9,7 +9,7 @@
 namespace dtfm::search {
 namespace {}  // namespace
 
-bool DeviceClassNetwork::measure_hops(const std::function<bool()>& stop) {
+bool DeviceClassNetwork::measure_hops(const StopFunction& stop) {
   hop_ = Eigen::MatrixXd::Constant(count_, count_, infinity);
   for (int a = 0; a < count_; ++a) {
     for (int b = 0; b < count_; ++b) {
@@ -23,7 +23,7 @@ bool DeviceClassNetwork::measure_hops(const std::function<bool()>& stop) {
   return true;
 }
 
-bool DeviceClassNetwork::measure_sync(const DeviceClasses& classes, const std::function<bool()>& stop) {
+bool DeviceClassNetwork::measure_sync(const DeviceClasses& classes, const StopFunction& stop) {
   const int n = model_.devices();
   sync_prefix_.resize(at(count_) * at(n));
   for (int device = 0; device < n; ++device) {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "core/base/stop.hpp"
 #include "core/base/index.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
@@ -26,8 +26,7 @@ struct Composition {
 /// called.
 class DeviceClassNetwork {
  public:
-  DeviceClassNetwork(const cost::CommCostModel& model, const DeviceClasses& classes,
-                     const std::function<bool()>& stop)
+  DeviceClassNetwork(const cost::CommCostModel& model, const DeviceClasses& classes, const StopFunction& stop)
       : model_(model), members_(classes.members()), count_(classes.count), matcher_(model.replicas) {
     if (measure_hops(stop) && measure_sync(classes, stop)) find_interchangeable();
   }
@@ -48,8 +47,8 @@ class DeviceClassNetwork {
   void make_canonical(Counts& a, Counts& b) const;
 
  private:
-  bool measure_hops(const std::function<bool()>& stop);
-  bool measure_sync(const DeviceClasses& classes, const std::function<bool()>& stop);
+  bool measure_hops(const StopFunction& stop);
+  bool measure_sync(const DeviceClasses& classes, const StopFunction& stop);
   void find_interchangeable();
   bool are_interchangeable(int a, int b) const;
 

@@ -56,11 +56,11 @@ std::vector<std::vector<int>> DeviceClasses::members() const {
   return result;
 }
 
-DeviceClasses interchangeable_devices(const cost::CommCostModel& model, const std::function<bool()>& stop) {
+DeviceClasses interchangeable_devices(const cost::CommCostModel& model, const StopFunction& stop) {
   std::map<std::uint64_t, std::vector<int>> representatives;
   std::vector<int> label(at(model.devices()));
   std::iota(label.begin(), label.end(), 0);
-  for (int device = 0; device < model.devices() && !(stop && stop()); ++device) {
+  for (int device = 0; device < model.devices() && !is_stopped(stop); ++device) {
     auto& candidates = representatives[signature(model, device)];
     const auto same = std::find_if(candidates.begin(), candidates.end(), [&](int representative) {
       return interchangeable(model, representative, device);
@@ -76,7 +76,7 @@ DeviceClasses interchangeable_devices(const cost::CommCostModel& model, const st
 
 // Nearest-neighbour chain (Murtagh, 1983) with the Lance-Williams update for the average: O(n²). It requires
 // that a merged cluster is no closer to any other than the nearer of its two parts, to the last bit.
-Dendrogram cluster_devices(const cost::CommCostModel& model, const std::function<bool()>& stop) {
+Dendrogram cluster_devices(const cost::CommCostModel& model, const StopFunction& stop) {
   const int n = model.devices();
   Eigen::MatrixXf distance = model.hop.cast<float>();
   std::vector<int> size(at(n), 1), id(at(n)), active(at(n)), chain;
@@ -84,7 +84,7 @@ Dendrogram cluster_devices(const cost::CommCostModel& model, const std::function
   std::iota(active.begin(), active.end(), 0);
   Dendrogram tree{n, {}};
   while (active.size() > 1) {
-    if (stop && stop()) break;
+    if (is_stopped(stop)) break;
     if (chain.empty()) chain.push_back(active.front());
     const int top = chain.back();
     const int before = chain.size() > 1 ? chain[chain.size() - 2] : -1;

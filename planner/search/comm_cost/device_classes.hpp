@@ -1,9 +1,9 @@
 // Partitions of the devices: into interchangeable ones, and into clusters of similar ones.
 #pragma once
 
-#include <functional>
 #include <vector>
 
+#include "core/base/stop.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 
 namespace dtfm::search {
@@ -20,8 +20,7 @@ struct DeviceClasses {
 /// Two devices are interchangeable if swapping them changes no cost: they have equal sync and hop to every
 /// third device. This is an equivalence relation, and all pairs inside a class have equal costs too. Once
 /// `stop` returns true, the remaining devices get classes of their own.
-DeviceClasses interchangeable_devices(const cost::CommCostModel& model,
-                                      const std::function<bool()>& stop = {});
+DeviceClasses interchangeable_devices(const cost::CommCostModel& model, const StopFunction& stop = {});
 
 /// A binary tree of clusters by average linkage over the hop cost.
 struct Dendrogram {
@@ -43,6 +42,6 @@ struct Dendrogram {
 };
 
 /// Once `stop` returns true, the remaining clusters are joined at infinite distance in arbitrary order.
-Dendrogram cluster_devices(const cost::CommCostModel& model, const std::function<bool()>& stop = {});
+Dendrogram cluster_devices(const cost::CommCostModel& model, const StopFunction& stop = {});
 
 }  // namespace dtfm::search

@@ -7,11 +7,11 @@
 #include <cmath>
 
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "planner/search/comm_cost/anneal.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"
 #include "planner/search/comm_cost/lower_bound.hpp"
-#include "planner/search/comm_cost/placement_fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 #include "planner/search/comm_cost/structured_initial_placements.hpp"
 
@@ -90,7 +90,7 @@ class Evolution {
     initialize_population();
     const auto stop = [this] { return run_.must_stop() || run_.time_share() > share_for_bound; };
     run_.set_lower_bound(computed_by_root(
-        workers_of(run_.options()), [&] { return quick_lower_bound(run_.model(), run_.best_cost(), stop); }));
+        run_.options(), [&] { return quick_lower_bound(run_.model(), run_.best_cost(), stop); }));
     run_.report_progress();
     for (int generation = 0;; ++generation) {
       if (run_.is_optimal()) return Stopped::optimal;
@@ -104,8 +104,7 @@ class Evolution {
 
  private:
   void initialize_population() {
-    const auto initial_solutions = structured_initial_placements(run_.model(), workers_of(run_.options()),
-                                                                 [this] { return run_.must_stop(); });
+    const auto initial_solutions = structured_initial_placements(run_.model(), run_.work());
     for (int i = 0; i < islands; ++i) {
       if (i > 0 && run_.must_stop()) return;
       Rng rng = Rng::for_task(run_.options().seed, static_cast<std::uint64_t>(i));
@@ -133,12 +132,12 @@ class Evolution {
       cooling.moves =
           std::clamp<long long>(std::llround(share * static_cast<double>(budget_) / islands), 1, left);
     else
-      cooling.time_share = share * std::min(workers_of(run_.options()).count(), islands) / islands;
+      cooling.time_share = share * std::min(run_.options().workers(), islands) / islands;
     return cooling;
   }
 
   void advance(int generation) {
-    const auto children = distributed_map(islands, workers_of(run_.options()), [&](int i) {
+    const auto children = distributed_map(islands, run_.options(), [&](int i) {
       Rng rng =
           Rng::for_task(run_.options().seed, static_cast<std::uint64_t>((generation + 1) * islands + i));
       return anneal_placement(run_, generation == 0 ? population_[at(i)].placement : child(i, rng),

@@ -68,8 +68,7 @@ LowerBound describe(const CompositionBound& bound, const DeviceClasses& classes,
 
 }  // namespace
 
-LowerBound quick_lower_bound(const cost::CommCostModel& model, double upper_bound,
-                             const std::function<bool()>& stop) {
+LowerBound quick_lower_bound(const cost::CommCostModel& model, double upper_bound, const StopFunction& stop) {
   LowerBound best = device_bound(model);
   best.value = std::min(best.value, upper_bound);
   if (model.stages == 1 || model.replicas == 1) return best;
@@ -84,8 +83,8 @@ LowerBound quick_lower_bound(const cost::CommCostModel& model, double upper_boun
   return best;
 }
 
-void prove_lower_bound(const cost::CommCostModel& model, double upper_bound,
-                       const std::function<bool()>& stop, const std::function<void(LowerBound)>& found) {
+void prove_lower_bound(const cost::CommCostModel& model, double upper_bound, const StopFunction& stop,
+                       const std::function<void(LowerBound)>& found) {
   constexpr long long all_that_memory_holds = 1'000'000'000'000;
   const DeviceClasses exact = interchangeable_devices(model, stop);
   const Dendrogram tree = cluster_devices(model, stop);

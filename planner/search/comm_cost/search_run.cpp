@@ -76,7 +76,7 @@ SearchResult SearchRun::result(Stopped stopped) const {
 }
 
 DeployedPlacement deploy(const cost::CommCostModel& model, const Placement& placement,
-                         const std::function<bool()>& stop) {
+                         const StopFunction& stop) {
   DeployedPlacement result{cost::best_deployment(model, placement, stop), 0};
   result.cost = cost::comm_cost(model, result.placement).total();
   return result;

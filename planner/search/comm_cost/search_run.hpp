@@ -15,6 +15,10 @@ class SearchRun {
 
   const cost::CommCostModel& model() const { return model_; }
   const SearchOptions& options() const { return options_; }
+  /// For parts of the search, which end when it must stop.
+  Work work() const {
+    return {options_.threads, options_.ranks, [this] { return must_stop(); }};
+  }
 
   /// Whether the search was interrupted or its time limit is reached. Safe to call from any thread.
   bool must_stop() const;
@@ -73,7 +77,7 @@ struct DeployedPlacement {
 /// Deploys the groups of `placement` as `cost::best_deployment` does. Once `stop` returns true, keeps the
 /// order found so far.
 DeployedPlacement deploy(const cost::CommCostModel& model, const Placement& placement,
-                         const std::function<bool()>& stop = {});
+                         const StopFunction& stop = {});
 
 // One function for each row of the table of strategies.
 Stopped run_identity(SearchRun& run);

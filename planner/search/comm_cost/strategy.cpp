@@ -43,24 +43,6 @@ const Strategy& strategy_named(std::string_view name) {
   throw Error("--strategy", fmt::format("unknown strategy `{}`; known: {}", name, known));
 }
 
-std::string_view name_of(Stopped stopped) {
-  switch (stopped) {
-    case Stopped::evaluations:
-      return "evaluations";
-    case Stopped::converged:
-      return "converged";
-    case Stopped::optimal:
-      return "optimal";
-    case Stopped::complete:
-      return "complete";
-    case Stopped::time_limit:
-      return "time-limit";
-    case Stopped::interrupted:
-      return "interrupted";
-  }
-  throw BrokenInvariant("unknown reason to stop");
-}
-
 std::span<const Strategy> strategies() {
   return table;
 }

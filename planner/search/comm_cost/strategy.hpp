@@ -2,57 +2,15 @@
 // of strategy.cpp.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/base/ranks.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
+#include "planner/search/search_options.hpp"
 
 namespace dtfm::search {
-
-struct Progress {
-  long long evaluations = 0, budget = 0;  // budget 0: unlimited
-  double best = 0;                        // s
-  double lower_bound = 0;                 // s
-};
-
-struct SearchOptions {
-  std::uint64_t seed = 0;
-  int threads = 1;
-  Ranks* ranks = nullptr;                // processes that search together; null: only this one
-  std::optional<long long> evaluations;  // candidate placements to evaluate; empty: the strategy's default
-  std::optional<double> time_limit;      // s; makes the result nondeterministic
-  std::optional<std::chrono::steady_clock::time_point> begin;  // start of `time_limit`; empty: now
-  bool prove = false;          // continue until the lower bound meets the cost; takes half of a time limit
-  std::function<bool()> stop;  // may be called by any thread; true returns the best result so far
-  std::function<void(const Progress&)> on_progress;  // called occasionally, by one thread at a time
-};
-
-/// Whether the caller asks the search to stop.
-inline bool is_stopped(const SearchOptions& options) {
-  return options.stop && options.stop();
-}
-
-inline Workers workers_of(const SearchOptions& options) {
-  return {options.threads, options.ranks};
-}
-
-/// What ended a search: the requested evaluations were used up; the strategy converged; the result is proven
-/// optimal; all placements were evaluated; or the time limit or an interrupt.
-enum class Stopped { evaluations, converged, optimal, complete, time_limit, interrupted };
-std::string_view name_of(Stopped stopped);
-
-/// The best cost known after a number of evaluations.
-struct ConvergencePoint {
-  long long evaluations = 0;
-  double cost = 0;  // s
-};
 
 struct LowerBound {
   double value = 0;    // s: no placement costs less

@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "planner/search/comm_cost/block_initial_placements.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"
-#include "planner/search/comm_cost/placement_fields.hpp"
+#include "core/plan/placement_codec.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 
 namespace dtfm::search {
@@ -24,9 +24,9 @@ struct Pattern {
 
 /// The leaf order, stably sorted so that devices with the fastest nearest neighbour come first.
 std::vector<int> by_fastest_link(const cost::CommCostModel& model, const std::vector<int>& leaves,
-                                 const std::function<bool()>& stop) {
+                                 const StopFunction& stop) {
   std::vector<double> fastest(leaves.size(), std::numeric_limits<double>::infinity());
-  for (int device = 0; device < model.devices() && !stop(); ++device)
+  for (int device = 0; device < model.devices() && !is_stopped(stop); ++device)
     for (int peer = 0; peer < model.devices(); ++peer)
       if (peer != device) fastest[at(device)] = std::min(fastest[at(device)], model.hop(peer, device));
   std::vector<int> order = leaves;
@@ -69,21 +69,15 @@ struct Candidate {
   double sync_s;        // s, of its slowest group; a lower bound on its cost
 };
 
-auto fields(MaybeConst<Candidate> auto& it) {
-  auto& [placement, sync_s] = it;
-  return std::tie(placement, sync_s);
-}
-
 /// Placements by all patterns, in ascending order of gradient synchronization.
 std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
-                                              const std::vector<std::vector<int>>& orders,
-                                              const Workers& workers) {
+                                              const std::vector<std::vector<int>>& orders, const Work& work) {
   std::vector<Pattern> patterns;
   for (int order = 0; order < static_cast<int>(orders.size()); ++order)
     for (const int segment : doubling(model.stages))
       for (const int block : doubling(model.replicas))
         if (segment > 1 || block == 1) patterns.push_back({order, segment, block});
-  auto candidates = distributed_map(static_cast<int>(patterns.size()), workers, [&](int i) {
+  auto candidates = distributed_map(static_cast<int>(patterns.size()), work, [&](int i) {
     const Pattern& pattern = patterns[at(i)];
     Candidate candidate{
         interleaved_placement(model, orders[at(pattern.order)], pattern.segment, pattern.block), 0};
@@ -97,25 +91,25 @@ std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
 }
 
 /// Deployment takes many matchings. Candidates whose gradient synchronization alone costs more than two
-/// deployed placements are skipped. The first candidate is always deployed, the others until `stop` returns
-/// true.
-void deploy_cheapest(const cost::CommCostModel& model, const Workers& workers,
-                     const std::function<bool()>& stop, const std::vector<Candidate>& candidates,
+/// deployed placements are skipped. The first candidate is always deployed, the others until the work is
+/// stopped.
+void deploy_cheapest(const cost::CommCostModel& model, const Work& work,
+                     const std::vector<Candidate>& candidates,
                      std::vector<DeployedPlacement>& initial_solutions) {
   constexpr int batch = 8;  // independent of the number of threads, so that the result is, too
-  const double work = static_cast<double>(model.devices()) * model.devices();  // per candidate
+  const double effort = static_cast<double>(model.devices()) * model.devices();  // per candidate
   const std::size_t limit =
       std::min(candidates.size(),
-               std::max<std::size_t>(batch, static_cast<std::size_t>(std::lround(max_work / work))));
+               std::max<std::size_t>(batch, static_cast<std::size_t>(std::lround(max_work / effort))));
   for (std::size_t first = 0; first < limit; first += batch) {
     std::vector<double> costs;
     for (const DeployedPlacement& start : initial_solutions) costs.push_back(start.cost);
     std::sort(costs.begin(), costs.end());
     if (costs.size() >= 2 && candidates[first].sync_s >= costs[1]) return;
     const int count = std::min(batch, static_cast<int>(limit - first));
-    auto deployed_batch = distributed_map(count, workers, [&](int i) {
-      if (first + at(i) > 0 && stop()) return DeployedPlacement{};
-      return deploy(model, candidates[first + at(i)].placement, stop);
+    auto deployed_batch = distributed_map(count, work, [&](int i) {
+      if (first + at(i) > 0 && is_stopped(work)) return DeployedPlacement{};
+      return deploy(model, candidates[first + at(i)].placement, work.stop);
     });
     std::erase_if(deployed_batch,
                   [](const DeployedPlacement& start) { return start.placement.stages() == 0; });
@@ -126,16 +120,15 @@ void deploy_cheapest(const cost::CommCostModel& model, const Workers& workers,
 }  // namespace
 
 std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model,
-                                                             const Workers& workers,
-                                                             const std::function<bool()>& stop) {
+                                                             const Work& work) {
   std::vector<int> file_order(at(model.devices()));
   std::iota(file_order.begin(), file_order.end(), 0);
-  const Dendrogram tree = cluster_devices(model, stop);
+  const Dendrogram tree = cluster_devices(model, work.stop);
   const std::vector<int> leaves = tree.leaf_order();
-  const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, stop)};
+  const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, work.stop)};
   std::vector<DeployedPlacement> initial_solutions =
-      block_initial_placements(model, tree.cut(tree.natural_count()), max_block_placements, workers, stop);
-  deploy_cheapest(model, workers, stop, interleaved_placements(model, orders, workers), initial_solutions);
+      block_initial_placements(model, tree.cut(tree.natural_count()), max_block_placements, work);
+  deploy_cheapest(model, work, interleaved_placements(model, orders, work), initial_solutions);
   const auto by_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost < b.cost; };
   std::stable_sort(initial_solutions.begin(), initial_solutions.end(), by_cost);
   const auto same_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) {

@@ -1,7 +1,6 @@
 // Initial placements derived from the structure of the network.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "planner/search/comm_cost/search_run.hpp"
@@ -16,10 +15,9 @@ namespace dtfm::search {
 /// blocks of powers of two, are tried; those with the fastest gradient synchronization are deployed, as many
 /// as a limit on work allows.
 ///
-/// At least one placement is always deployed. Once `stop` returns true, no others are, and unfinished ones
+/// At least one placement is always deployed. Once the work is stopped, no others are, and unfinished ones
 /// are deployed as they are.
 std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model,
-                                                             const Workers& workers,
-                                                             const std::function<bool()>& stop);
+                                                             const Work& work);
 
 }  // namespace dtfm::search

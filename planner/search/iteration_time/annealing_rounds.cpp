@@ -198,7 +198,7 @@ class AnnealingRounds {
   /// Anneals, then fits layers, micro-batches and the order of a ring to the resulting devices, if that is
   /// better.
   AnnealedPlan anneal_and_fit(const PlanCandidate& start, const PlanCoolingSchedule& cooling, Rng& rng,
-                              const std::function<bool()>& stop) const {
+                              const StopFunction& stop) const {
     if (cooling.evaluations < 1) return {start, 0, false, {}};
     const PlanScore score = state_.score.with_own_count().with_stop([this] { return state_.must_stop(); });
     AnnealedPlan result = anneal_plan(start, score, cooling, rng, stop);
@@ -232,7 +232,7 @@ class AnnealingRounds {
     };
     DecidedJobs jobs;
     for (const Chain& it : all) jobs.push_back(it.start.job);
-    const auto found = distributed_map(static_cast<int>(all.size()), state_.workers(), task, PlanCodec{jobs});
+    const auto found = distributed_map(static_cast<int>(all.size()), state_.options.common, task, &jobs);
     bool has_moved = false;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const AnnealedPlan& it = found[i];

@@ -49,7 +49,7 @@ class Enumerator {
  public:
   /// Subtracts from `limits` what it does.
   Enumerator(const JobPtr& job, const ShapeLimits& shape, double limit_s, EnumerationLimits& limits,
-             const PlanScore& score, const std::function<bool()>& stop)
+             const PlanScore& score, const StopFunction& stop)
       : job_(job),
         shape_(requires_single_devices(job->problem.job)
                    ? ShapeLimits{shape.stages.value_or(1), shape.replicas}
@@ -227,7 +227,7 @@ class Enumerator {
     until_stop_check_ -= steps;
     if (until_stop_check_ > 0) return;
     until_stop_check_ = steps_between_stop_checks;
-    if (stop_ && stop_()) throw GivesUp();
+    if (is_stopped(stop_)) throw GivesUp();
   }
 
   bool fits(const Usage& usage) const {
@@ -320,7 +320,7 @@ class Enumerator {
   const ShapeLimits shape_;
   const double limit_s_, pipelines_limit_s_;  // of an iteration, and of its pipelines
   EnumerationLimits& limits_;
-  const std::function<bool()>& stop_;
+  const StopFunction& stop_;
   PlanEvaluator evaluator_;
   const std::vector<std::vector<int>> classes_;  // devices
   const int batches_;
@@ -364,7 +364,7 @@ bool can_enumerate(const Problem& problem, const ShapeLimits& shape, const Enume
   Decisions decisions(problem);
   EnumerationLimits left = limits;
   const PlanScore score(Objective::iteration_time, problem.topology);
-  const std::function<bool()> never_stop;
+  const StopFunction never_stop;
   try {
     Enumerator(decisions.first(), shape, infinity, left, score, never_stop).add_pipelines();
     all_decided_jobs(decisions, limits);
@@ -375,7 +375,7 @@ bool can_enumerate(const Problem& problem, const ShapeLimits& shape, const Enume
 }
 
 Enumeration enumerate_plans(const Problem& problem, const ShapeLimits& shape, double limit_s,
-                            EnumerationLimits limits, const std::function<bool()>& stop) {
+                            EnumerationLimits limits, const StopFunction& stop) {
   Enumeration found;
   Decisions decisions(problem);
   const PlanScore score(Objective::iteration_time, problem.topology);

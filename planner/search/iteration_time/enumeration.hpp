@@ -1,10 +1,10 @@
 // Enumerates all plans of a small problem, so that the best one is certain to be among them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "core/base/stop.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
@@ -42,6 +42,6 @@ bool can_enumerate(const Problem& problem, const ShapeLimits& shape, const Enume
 /// pipelines where gradient synchronization depends on it. Plans that differ in interchangeable devices only
 /// count as one. Throws Error if the compute times of no device are known.
 Enumeration enumerate_plans(const Problem& problem, const ShapeLimits& shape, double limit_s,
-                            EnumerationLimits limits, const std::function<bool()>& stop);
+                            EnumerationLimits limits, const StopFunction& stop);
 
 }  // namespace dtfm::search

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/ranks.hpp"
+#include "core/base/work.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/plan_score.hpp"
 
@@ -39,32 +39,32 @@ class EvaluationBudget {
   bool is_spent_ = false;
 };
 
-/// Runs `work` with a score of its own and returns the plans that it finds, with the number of evaluations.
+/// Runs `find` with a score of its own and returns the plans that it finds, with the number of evaluations.
 /// There are no plans if it is stopped.
-template <class Work>
-EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
+template <class Find>
+EvaluatedPlans evaluate_and_count(const PlanScore& score, const Find& find) {
   const PlanScore own = score.with_own_count();
   EvaluatedPlans found;
   try {
-    found.plans = work(own);
+    found.plans = find(own);
   } catch (const WorkStopped&) {
   }
   found.evaluations = own.evaluated();
   return found;
 }
 
-/// Runs work(0), …, work(count − 1) in parallel and passes the results to `take` in order, as long as that
-/// returns true. The results taken do not depend on the number of workers. Limited work is started in
-/// batches, so that little of it is wasted, and no further batch once `is_stopped` returns true. `jobs`: the
-/// decided jobs of all plans that the work may find.
-template <class Work, class Take>
-void take_in_order(int count, const Workers& workers, const DecidedJobs& jobs, bool is_limited,
-                   const StopFunction& is_stopped, const Work& work, const Take& take) {
-  const int at_once = is_limited ? 4 * workers.count() : count;
-  for (int begin = 0; begin < count && (begin == 0 || !is_stopped()); begin += at_once)
+/// Runs task(0), …, task(count − 1) in parallel and passes the results to `take` in order, as long as that
+/// returns true. The results taken do not depend on the number of workers. Limited tasks are started in
+/// batches, so that few of them are wasted, and no further batch once the work is stopped. `jobs`: the
+/// decided jobs of all plans that the tasks may find.
+template <class Task, class Take>
+void take_in_order(int count, const Work& work, const DecidedJobs& jobs, bool is_limited, const Task& task,
+                   const Take& take) {
+  const int at_once = is_limited ? 4 * work.workers() : count;
+  for (int begin = 0; begin < count && (begin == 0 || !is_stopped(work)); begin += at_once)
     for (const EvaluatedPlans& found : distributed_map(
-             std::min(at_once, count - begin), workers,
-             [&](int i) -> EvaluatedPlans { return work(begin + i); }, PlanCodec{jobs}))
+             std::min(at_once, count - begin), work, [&](int i) -> EvaluatedPlans { return task(begin + i); },
+             &jobs))
       if (!take(found)) return;
 }
 

@@ -81,7 +81,7 @@ class IterationSearch {
   /// iteration time, because slow devices may be cheap, and not in a warm start, because the running plan may
   /// need them.
   void exclude_slow_devices(const DecidedJob& job) {
-    const bool is_time = state_.options.objective == Objective::iteration_time;
+    const bool is_time = !traits(state_.options.objective).device_weight;
     if (!is_time || state_.options.keeps_pareto_front || state_.options.warm || state_.is_over() ||
         !state_.pool.has_fitting())
       return;
@@ -107,7 +107,7 @@ class IterationSearch {
     };
     DecidedJobs jobs;
     for (const PlanCandidate& it : result_.finalists) jobs.push_back(it.job);
-    const auto minimized = distributed_map(count, state_.workers(), task, PlanCodec{jobs});
+    const auto minimized = distributed_map(count, state_.options.common, task, &jobs);
     result_.finalists.clear();
     for (const EvaluatedPlans& it : minimized) {
       result_.finalists.push_back(it.plans.front());

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "planner/search/comm_cost/strategy.hpp"
+#include "planner/search/search_options.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"
 

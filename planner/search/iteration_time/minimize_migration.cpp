@@ -10,8 +10,7 @@ namespace {
 
 class MigrationMinimizer {
  public:
-  MigrationMinimizer(const PlanCandidate& candidate, const PlanScore& score,
-                     const std::function<bool()>& stop)
+  MigrationMinimizer(const PlanCandidate& candidate, const PlanScore& score, const StopFunction& stop)
       : job_(*candidate.job),
         from_(candidate),
         stop_(stop),
@@ -61,7 +60,7 @@ class MigrationMinimizer {
         const std::vector<double>& there = *slots_[at(other)].deficit_bytes;
         if (there[at(now)] - there[at(home)] >= missing_bytes) continue;
       }
-      if (evaluations_ >= max_evaluations || (stop_ && stop_())) return false;
+      if (evaluations_ >= max_evaluations || is_stopped(stop_)) return false;
       ++evaluations_;
       swap_groups(slot, home);
       if (is_as_good()) return true;
@@ -96,7 +95,7 @@ class MigrationMinimizer {
 
   const DecidedJob& job_;
   const PlanCandidate& from_;
-  const std::function<bool()>& stop_;
+  const StopFunction& stop_;
   std::vector<std::vector<int>> tensor_groups_;
   MissingBytes missing_bytes_;
   PlanEvaluator evaluator_;
@@ -109,7 +108,7 @@ class MigrationMinimizer {
 }  // namespace
 
 PlanCandidate minimize_migration(const PlanCandidate& candidate, const PlanScore& score,
-                                 const std::function<bool()>& stop) {
+                                 const StopFunction& stop) {
   return evaluate_plan(candidate.job, MigrationMinimizer(candidate, score, stop).run(), score);
 }
 

@@ -11,7 +11,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "core/base/ranks.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
@@ -166,20 +165,20 @@ class FrontSearch {
       for (const Shape& shape : shapes_of(*job)) tries.emplace_back(job, shape);
     const int count = static_cast<int>(tries.size() * scores_.size());
     EvaluationBudget budget(part_of_budget());
-    const auto work = [&](int i) {
+    const auto task = [&](int i) {
       const auto& [job, shape] = tries[at(i) / scores_.size()];
       return evaluate_and_count(scores_[at(i) % scores_.size()],
                                 [&, &job = job, &shape = shape](const PlanScore& score) {
                                   return initial_plans(job, shape, score, false, 1);
                                 });
     };
-    take_in_order(
-        count, workers_of(options_.common), jobs, budget.is_limited(), [this] { return must_stop(); }, work,
-        [&](const EvaluatedPlans& found) {
-          if (!budget.take(found.evaluations)) return false;
-          offer(found.plans, found.evaluations);
-          return true;
-        });
+    Work work = options_.common;
+    work.stop = [this] { return must_stop(); };
+    take_in_order(count, work, jobs, budget.is_limited(), task, [&](const EvaluatedPlans& found) {
+      if (!budget.take(found.evaluations)) return false;
+      offer(found.plans, found.evaluations);
+      return true;
+    });
   }
 
   /// Evaluations of the sweep, and of each round of annealing, if they are limited.
@@ -233,8 +232,7 @@ class FrontSearch {
     };
     DecidedJobs jobs;
     for (const PlanCandidate& it : initial_plans_found) jobs.push_back(it.job);
-    const auto found =
-        distributed_map(static_cast<int>(count), workers_of(options_.common), task, PlanCodec{jobs});
+    const auto found = distributed_map(static_cast<int>(count), options_.common, task, &jobs);
     bool has_moved = false;
     for (AnnealedPlan it : found) {
       has_moved = has_moved || it.evaluations > 1;

@@ -1,12 +1,15 @@
-// Plans as bytes, for ranks that search together. All ranks hold the same decided jobs, so a plan refers to
-// its job by number.
+// The bytes of plans, for ranks that search together. All ranks hold the same decided jobs, so a plan refers
+// to its job by number.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "core/base/byte_codec.hpp"
-#include "planner/search/iteration_time/plan_anneal.hpp"
+#include "core/base/error.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::search {
@@ -19,27 +22,31 @@ struct EvaluatedPlans {
   long long evaluations = 0;
 };
 
-/// The codec of `distributed_map` for plans of `jobs`.
-struct PlanCodec {
-  const DecidedJobs& jobs;
-
-  void write(ByteWriter& out, const PlanCandidate& candidate) const;
-  void write(ByteWriter& out, const std::vector<PlanCandidate>& candidates) const;
-  void write(ByteWriter& out, const EvaluatedPlans& found) const;
-  void write(ByteWriter& out, const AnnealedPlan& annealed) const;
-
-  template <class T>
-  T read(ByteReader& in) const {
-    T result;
-    read(in, result);
-    return result;
+/// What writer and reader share is a DecidedJobs with the jobs of all plans.
+template <class Archive, class Candidate>
+requires std::same_as<std::remove_const_t<Candidate>, PlanCandidate>
+void transfer_bytes(Archive& archive, Candidate& candidate) {
+  auto& [job, plan, iteration_s, deficit_bytes, migration, egress_usd, score] = candidate;
+  auto& [tensor, execution, pipelines] = plan;
+  const auto& jobs = archive.template shared<DecidedJobs>();
+  auto number = static_cast<std::size_t>(std::find(jobs.begin(), jobs.end(), job) - jobs.begin());
+  archive(number);
+  DTFM_ASSERT(number < jobs.size());
+  ExecutionConfig of_job = jobs[number]->problem.job.execution;
+  of_job.flush = execution.flush;
+  if constexpr (Archive::reads) {
+    job = jobs[number];
+    execution = of_job;
   }
-
- private:
-  void read(ByteReader& in, PlanCandidate& candidate) const;
-  void read(ByteReader& in, std::vector<PlanCandidate>& candidates) const;
-  void read(ByteReader& in, EvaluatedPlans& found) const;
-  void read(ByteReader& in, AnnealedPlan& annealed) const;
-};
+  DTFM_ASSERT(execution == of_job);
+  archive(execution.flush);
+  archive(tensor);
+  archive(pipelines);
+  archive(iteration_s);
+  archive(deficit_bytes);
+  archive(migration);
+  archive(egress_usd);
+  archive(score);
+}
 
 }  // namespace dtfm::search

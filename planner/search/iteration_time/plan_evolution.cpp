@@ -44,7 +44,7 @@ class PlanEvolution {
     if (best_.size() > max_best) best_.resize(max_best, best_.front());
   }
 
-  std::vector<PlanCandidate> run(long long children, const std::function<bool()>& stop) {
+  std::vector<PlanCandidate> run(long long children, const StopFunction& stop) {
     std::vector<PlanCandidate> population;
     for (int i = 0; i < population_size; ++i) population.push_back(tournament());
     try {
@@ -64,9 +64,9 @@ class PlanEvolution {
   };
 
   /// Throws WorkStopped if the score is stopped.
-  void evolve(std::vector<PlanCandidate>& population, long long children, const std::function<bool()>& stop) {
+  void evolve(std::vector<PlanCandidate>& population, long long children, const StopFunction& stop) {
     const double scale = best_.front().score;
-    for (long long i = 0; i < children && !(stop && stop()); ++i) {
+    for (long long i = 0; i < children && !is_stopped(stop); ++i) {
       PlanCandidate& parent = population[static_cast<std::size_t>(i / children_in_turn) % population.size()];
       const bool changes_job = decided_.size() > 1 && below(children_per_job_change) == 0;
       use(changes_job ? decided_[at(below(decided_.size()))].job : parent.job);
@@ -472,7 +472,7 @@ bool can_evolve(const DecidedJob& job) {
 
 std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,
                                         const ShapeLimits& limits, const PlanScore& score, long long children,
-                                        Rng& rng, const std::function<bool()>& stop) {
+                                        Rng& rng, const StopFunction& stop) {
   return PlanEvolution(std::move(starts), jobs, limits, score, rng).run(children, stop);
 }
 

@@ -1,9 +1,9 @@
 // Steady-state evolutionary search over plans whose pipelines may have different depths.
 #pragma once
 
-#include <functional>
 #include <vector>
 
+#include "core/base/stop.hpp"
 #include "core/base/rng.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
@@ -26,6 +26,6 @@ bool can_evolve(const DecidedJob& job);
 /// falls as in annealing. `stop` is called before every child; a stopped score ends the evolution, too.
 std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,
                                         const ShapeLimits& limits, const PlanScore& score, long long children,
-                                        Rng& rng, const std::function<bool()>& stop);
+                                        Rng& rng, const StopFunction& stop);
 
 }  // namespace dtfm::search

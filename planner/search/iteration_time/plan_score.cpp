@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,21 +14,16 @@ namespace dtfm::search {
 
 PlanScore::PlanScore(Objective objective, const Topology& topology,
                      std::shared_ptr<const cost::MigrationCost> migration, double horizon_s)
-    : is_money_(objective == Objective::cost_per_token),
+    : is_money_(traits(objective).is_money),
       migration_(std::move(migration)),
       horizon_s_(horizon_s) {
-  DTFM_ASSERT(objective != Objective::comm_cost);
-  if (objective == Objective::iteration_time) return;
-  for (int device = 0; device < topology.size(); ++device) {
-    const auto price = price_of(topology, device);
-    const double usd_per_s =
-        price ? price->value() / seconds_per_hour : std::numeric_limits<double>::infinity();
-    weight_.push_back(is_money_ ? usd_per_s : 1);
-  }
+  const ObjectiveTraits& row = traits(objective);
+  DTFM_ASSERT(row.is_of_time);
+  if (!row.device_weight) return;
+  for (int device = 0; device < topology.size(); ++device)
+    weight_.push_back(row.device_weight(topology, device));
   if (static_cast<int>(unpriced().size()) == topology.size())
-    throw Error("--objective",
-                "no device has a price, which cost-per-token needs; add prices to the topology, "
-                "for example `price: 1.2 USD/h`");
+    throw Error("--objective", std::string(row.no_weight));
 }
 
 /// Factor by which migration slows iterations down over the horizon. If migration takes nearly all of the

@@ -16,21 +16,21 @@
 namespace dtfm::search {
 
 /// Every iteration trains the same number of tokens, so the score is the iteration time multiplied by the
-/// cost of a second: 1 (iteration time); USD of all devices used, to which egress is added (cost per token);
-/// or the number of devices (device efficiency).
+/// weight of a second (ObjectiveTraits): 1 (iteration time); USD of all devices used, to which egress is added
+/// (cost per token); or the number of devices (device efficiency).
 ///
 /// In a warm start, devices spend part of `horizon_s` on migration, and the rest on iterations. Seconds of
 /// the horizon per iteration are iteration · horizon / (horizon − migration). The egress of the migration is
 /// divided among these iterations.
 class PlanScore {
  public:
-  /// `migration`: from the running plan; null without a warm start. Throws Error if prices are needed and no
-  /// device has one, by itself or by its GPU.
+  /// `migration`: from the running plan; null without a warm start. Throws Error if no device has a weight,
+  /// for example because none has a price.
   PlanScore(Objective objective, const Topology& topology,
             std::shared_ptr<const cost::MigrationCost> migration = nullptr,
             double horizon_s = std::numeric_limits<double>::infinity());
 
-  /// Cost of a second of one device; 0 for `iteration_time`, infinite if its price is needed but unknown.
+  /// Weight of a second of one device; 0 for `iteration_time`, infinite if it is unknown.
   double weight(int device) const { return weight_.empty() ? 0 : weight_[static_cast<std::size_t>(device)]; }
   double total_weight(const Plan& plan) const { return total_weight(pipeline_major(plan)); }
   double total_weight(const std::vector<int>& devices) const;
@@ -40,7 +40,7 @@ class PlanScore {
     return (weight_.empty() ? effective_s : effective_s * total_weight) +
            (is_money_ ? egress_usd + migration_usd(effective_s, migration) : 0);
   }
-  /// Devices that must not be used because their price is needed but unknown.
+  /// Devices that must not be used because their weight, such as their price, is unknown.
   std::vector<int> unpriced() const;
   const cost::MigrationCost* migration() const { return migration_.get(); }
 

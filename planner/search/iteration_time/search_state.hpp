@@ -8,7 +8,6 @@
 #include <mutex>
 #include <vector>
 
-#include "core/base/ranks.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
@@ -35,7 +34,6 @@ class SearchState {
   bool must_stop() const;
   /// The same, or because its evaluations are used up.
   bool is_over() const { return must_stop() || budget.is_spent(); }
-  Workers workers() const { return workers_of(options.common); }
 
   void keep(PlanCandidate candidate);
   /// Forgets all plans but those of the Pareto front.
@@ -46,11 +44,11 @@ class SearchState {
   /// runs of this annealing.
   void report(long long asked);
 
-  /// Keeps the plans of `jobs` that work(0, score), …, work(count − 1, score) find, as far as the budget
+  /// Keeps the plans of `jobs` that find(0, score), …, find(count − 1, score) find, as far as the budget
   /// allows. The search must return a plan, so the first task starts even after the time limit; with
   /// `until_one_fits`, tasks start for a while after it until a plan fits in memory.
-  template <class Work>
-  void offer(int count, const DecidedJobs& jobs, const Work& work, bool until_one_fits = false) {
+  template <class Find>
+  void offer(int count, const DecidedJobs& jobs, const Find& find, bool until_one_fits = false) {
     if (budget.is_spent()) return;
     const auto is_enough = [&](bool one_fits) {
       return must_stop() && (one_fits || !until_one_fits || is_interrupted() || is_overdue());
@@ -60,15 +58,16 @@ class SearchState {
     const auto task = [&](int i) {
       EvaluatedPlans found = evaluate_and_count(stoppable, [&](const PlanScore& own) {
         if (i > 0 || !pool.empty()) own.throw_if_stopped();
-        return work(i, own);
+        return find(i, own);
       });
       for (const PlanCandidate& it : found.plans)
         if (it.deficit_bytes <= 0) one_fits = true;
       return found;
     };
     const bool is_limited = budget.is_limited() || options.common.time_limit;
-    const auto is_done = [&] { return is_enough(pool.has_fitting()); };
-    take_in_order(count, workers(), jobs, is_limited, is_done, task, [&](const EvaluatedPlans& found) {
+    Work work = options.common;
+    work.stop = [&] { return is_enough(pool.has_fitting()); };
+    take_in_order(count, work, jobs, is_limited, task, [&](const EvaluatedPlans& found) {
       if (!pool.has_fitting() && !options.gives_up)
         budget.count(found.evaluations);
       else if (!budget.take(found.evaluations))

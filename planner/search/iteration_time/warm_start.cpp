@@ -41,7 +41,7 @@ Plan intact_stages(Plan plan, const DecidedJob& job) {
 class Repair {
  public:
   Repair(const Plan& plan, const std::shared_ptr<const DecidedJob>& job, const PlanScore& score,
-         const std::function<bool()>& stop)
+         const StopFunction& stop)
       : job_(job),
         score_(score),
         stop_(stop),
@@ -142,7 +142,7 @@ class Repair {
     return slots;
   }
 
-  bool must_stop() const { return evaluations_ >= max_evaluations || (stop_ && stop_()); }
+  bool must_stop() const { return evaluations_ >= max_evaluations || is_stopped(stop_); }
 
   void find_best(const std::vector<PlanSlot>& slots) {
     PlanEvaluator evaluator(job_, score_);
@@ -177,7 +177,7 @@ class Repair {
 
   const std::shared_ptr<const DecidedJob>& job_;
   const PlanScore& score_;
-  const std::function<bool()>& stop_;
+  const StopFunction& stop_;
   Plan plan_;
   std::vector<std::vector<int>> tensor_groups_;
   TensorGroupIndex numbers_;
@@ -215,14 +215,14 @@ Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
 
 /// Drops the pipelines on a site, then on another one, as long as that is better. This helps if a link has
 /// become slow, where no swap of two groups does.
-Plan drop_slow_sites(const PlanCandidate& from, const PlanScore& score, const std::function<bool()>& stop) {
+Plan drop_slow_sites(const PlanCandidate& from, const PlanScore& score, const StopFunction& stop) {
   const int sites = static_cast<int>(from.job->problem.topology->sites.size());
   PlanCandidate best = from;
   for (std::size_t before = 0; before != best.plan.pipelines.size();) {
     before = best.plan.pipelines.size();
     const Plan now = best.plan;
     for (int site = 0; site < sites; ++site) {
-      if (stop && stop()) return best.plan;
+      if (is_stopped(stop)) return best.plan;
       Plan other = without_site(now, site, *from.job);
       if (other.pipelines.empty() || other.pipelines.size() == now.pipelines.size()) continue;
       PlanCandidate candidate = evaluate_plan(from.job, std::move(other), score);
@@ -277,7 +277,7 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, const std::shared_
 
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                           const ShapeLimits& limits, const PlanScore& score,
-                                          const std::function<bool()>& stop) {
+                                          const StopFunction& stop) {
   std::vector<PlanCandidate> plans;
   if (!are_equally_deep(plan) || !has_layers_for_chunks(plan, *job) || !has_intact_stage(plan, *job))
     return plans;
@@ -294,7 +294,7 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
     offer(fit_plan(job, std::move(less), score));
   const int spare = static_cast<int>(repair.unused().size()) / depth(complete_plan);
   const int step = std::max(1, (spare + max_added_pipelines - 1) / max_added_pipelines);
-  for (int more = spare; more > 0 && !(stop && stop()); more -= step)
+  for (int more = spare; more > 0 && !is_stopped(stop); more -= step)
     if (is_possible(*job, {depth(complete_plan), static_cast<int>(complete_plan.pipelines.size()) + more},
                     limits))
       offer(fit_plan(job, repair.with_added_pipelines(complete_plan, more), score));

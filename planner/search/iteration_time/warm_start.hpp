@@ -1,10 +1,10 @@
 // Plans that resume from a running one, on devices that may have changed since.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <vector>
 
+#include "core/base/stop.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
@@ -35,13 +35,13 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, const std::shared_
 /// the first plan is certain to be returned.
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                           const ShapeLimits& limits, const PlanScore& score,
-                                          const std::function<bool()>& stop = {});
+                                          const StopFunction& stop = {});
 
 /// Assigns as many groups as possible to slots whose state they already hold, as long as the score gets no
 /// worse. Annealing returns any of many equally good plans, and the migration time only reflects the slowest
 /// transfer. The score must include migration. `stop` is called before every evaluation.
 PlanCandidate minimize_migration(const PlanCandidate& candidate, const PlanScore& score,
-                                 const std::function<bool()>& stop = {});
+                                 const StopFunction& stop = {});
 
 /// Whether the search can change the plan: all pipelines have the same number of stages, and each stage is a
 /// tensor-parallel group with its devices in order.

@@ -1,0 +1,25 @@
+#include "planner/search/search_options.hpp"
+
+#include "core/base/error.hpp"
+
+namespace dtfm::search {
+
+std::string_view name_of(Stopped stopped) {
+  switch (stopped) {
+    case Stopped::evaluations:
+      return "evaluations";
+    case Stopped::converged:
+      return "converged";
+    case Stopped::optimal:
+      return "optimal";
+    case Stopped::complete:
+      return "complete";
+    case Stopped::time_limit:
+      return "time-limit";
+    case Stopped::interrupted:
+      return "interrupted";
+  }
+  throw BrokenInvariant("unknown reason to stop");
+}
+
+}  // namespace dtfm::search
