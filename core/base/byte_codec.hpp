@@ -194,8 +194,10 @@ struct ByteCodec<std::optional<T>> {
   static void transfer(Archive& archive, Value& value) {
     bool is_there = value.has_value();
     archive(is_there);
-    if constexpr (Archive::reads) value = is_there ? std::optional<T>(std::in_place) : std::nullopt;
-    if (is_there) archive(*value);
+    if constexpr (Archive::reads) value.reset();
+    if (!is_there) return;
+    if constexpr (Archive::reads) value.emplace();
+    archive(*value);
   }
 };
 
