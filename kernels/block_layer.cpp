@@ -16,14 +16,14 @@ Block<T>::Block(const TransformerShape& of, std::uint64_t seed) : shape(of), wid
   };
   const auto matrix = [&](int out, int in) { return parameters.add(numbers(out, in), 0, initial_deviation); };
   const auto norm_weight = [&] { return parameters.add(numbers(1, shape.hidden), 1, initial_deviation); };
-  norm1 = norm_weight();
-  norm1_bias = bias(shape.hidden);
+  norm1.weight = norm_weight();
+  norm1.bias = bias(shape.hidden);
   qkv_weight = matrix(w.qkv, shape.hidden);
   qkv_bias = bias(w.qkv);
   out_weight = matrix(shape.hidden, w.q);
   out_bias = bias(shape.hidden);
-  norm2 = norm_weight();
-  norm2_bias = bias(shape.hidden);
+  norm2.weight = norm_weight();
+  norm2.bias = bias(shape.hidden);
   up_weight = matrix(w.up, shape.hidden);
   up_bias = bias(w.up);
   down_weight = matrix(shape.hidden, w.ffn);
@@ -36,7 +36,8 @@ Block<T>::Block(const TransformerShape& of, std::uint64_t seed) : shape(of), wid
   for (auto* array : {&attended, &dattended}) *array = DeviceArray<T>(numbers(w.rows, w.q));
   for (auto* array : {&up, &dup}) *array = DeviceArray<T>(numbers(w.rows, w.up));
   for (auto* array : {&activated, &dactivated}) *array = DeviceArray<T>(numbers(w.rows, w.ffn));
-  for (auto* array : {&mean1, &rstd1, &mean2, &rstd2}) *array = DeviceArray<float>(numbers(w.rows, 1));
+  for (auto* array : {&norm1.mean, &norm1.rstd, &norm2.mean, &norm2.rstd})
+    *array = DeviceArray<float>(numbers(w.rows, 1));
   log_sum_exp = DeviceArray<float>(numbers(w.rows, w.heads));
   workspace = DeviceArray<float>(
       std::max({attention_workspace({shape.batch, shape.sequence, w.heads, w.kv_heads, w.head_size}),
@@ -51,11 +52,11 @@ void Block<T>::forward() {
   const RankWidths& w = widths;
   NormForward<T> first{w.rows, shape.hidden, shape.rms};
   first.x = x.data();
-  first.weight = weight(norm1);
-  first.bias = weight(norm1_bias);
+  first.weight = weight(norm1.weight);
+  first.bias = weight(norm1.bias);
   first.y = h1.data();
-  first.mean = mean1.data();
-  first.rstd = rstd1.data();
+  first.mean = norm1.mean.data();
+  first.rstd = norm1.rstd.data();
   norm_forward(first);
   linear(w.rows, w.qkv, shape.hidden, h1.data(), weight(qkv_weight), qkv.data());
   attend();
@@ -66,11 +67,11 @@ void Block<T>::forward() {
   second.residual = x.data();
   second.added_bias = weight(out_bias);
   second.sum = sum.data();
-  second.weight = weight(norm2);
-  second.bias = weight(norm2_bias);
+  second.weight = weight(norm2.weight);
+  second.bias = weight(norm2.bias);
   second.y = h2.data();
-  second.mean = mean2.data();
-  second.rstd = rstd2.data();
+  second.mean = norm2.mean.data();
+  second.rstd = norm2.rstd.data();
   norm_forward(second);
   linear(w.rows, w.up, shape.hidden, h2.data(), weight(up_weight), up.data());
   if (shape.gated)
@@ -120,21 +121,21 @@ void Block<T>::attend_backward() {
 
 /// Propagates dhidden back through one of the two norms and adds the residual's gradient.
 template <class T>
-void Block<T>::norm(int which, bool accumulate) {
-  NormBackward<T> norm{widths.rows, shape.hidden, shape.rms};
-  const bool first = which == 1;
-  norm.x = first ? x.data() : sum.data();
-  norm.dy = dhidden.data();
-  norm.weight = weight(first ? norm1 : norm2);
-  norm.mean = first ? mean1.data() : mean2.data();
-  norm.rstd = first ? rstd1.data() : rstd2.data();
-  norm.residual_gradient = first ? dsum.data() : dy.data();
-  norm.dx = first ? dx.data() : dsum.data();
-  norm.weight_gradient = gradient(first ? norm1 : norm2);
-  norm.bias_gradient = gradient(first ? norm1_bias : norm2_bias);
-  norm.accumulate = accumulate;
-  norm.workspace = workspace.data();
-  norm_backward(norm);
+void Block<T>::norm_backward(bool first, bool accumulate) {
+  const Norm& norm = first ? norm1 : norm2;
+  NormBackward<T> in{widths.rows, shape.hidden, shape.rms};
+  in.x = first ? x.data() : sum.data();
+  in.dy = dhidden.data();
+  in.weight = weight(norm.weight);
+  in.mean = norm.mean.data();
+  in.rstd = norm.rstd.data();
+  in.residual_gradient = first ? dsum.data() : dy.data();
+  in.dx = first ? dx.data() : dsum.data();
+  in.weight_gradient = gradient(norm.weight);
+  in.bias_gradient = gradient(norm.bias);
+  in.accumulate = accumulate;
+  in.workspace = workspace.data();
+  kernels::norm_backward(in);
 }
 
 template <class T>
@@ -154,7 +155,7 @@ void Block<T>::backward(bool accumulate) {
   bias(up_bias, dup, w.up);
   linear_backward(w.rows, w.up, shape.hidden, h2.data(), weight(up_weight), dup.data(), dhidden.data(),
                   gradient(up_weight), accumulate);
-  norm(2, accumulate);
+  norm_backward(false, accumulate);
   bias(out_bias, dsum, shape.hidden);
   linear_backward(w.rows, shape.hidden, w.q, attended.data(), weight(out_weight), dsum.data(),
                   dattended.data(), gradient(out_weight), accumulate);
@@ -162,14 +163,15 @@ void Block<T>::backward(bool accumulate) {
   bias(qkv_bias, dqkv, w.qkv);
   linear_backward(w.rows, w.qkv, shape.hidden, h1.data(), weight(qkv_weight), dqkv.data(), dhidden.data(),
                   gradient(qkv_weight), accumulate);
-  norm(1, accumulate);
+  norm_backward(true, accumulate);
 }
 
 template <class T>
 std::size_t Block<T>::activation_bytes() const {
   std::size_t bytes = 0;
   for (const auto* array : {&x, &h1, &qkv, &attended, &sum, &h2, &up, &activated}) bytes += array->bytes();
-  for (const auto* array : {&mean1, &rstd1, &log_sum_exp, &mean2, &rstd2}) bytes += array->bytes();
+  for (const auto* array : {&norm1.mean, &norm1.rstd, &log_sum_exp, &norm2.mean, &norm2.rstd})
+    bytes += array->bytes();
   return bytes;
 }
 

@@ -37,13 +37,13 @@ void Embedding<T>::backward(bool accumulate) {
 template <class T>
 Head<T>::Head(const TransformerShape& of, std::uint64_t seed) : shape(of), widths(rank_widths(of)) {
   const int rows = widths.rows;
-  norm = parameters.add(numbers(1, shape.hidden), 1, initial_deviation);
-  norm_bias = shape.rms ? -1 : parameters.add(numbers(1, shape.hidden), 0, initial_deviation);
+  norm.weight = parameters.add(numbers(1, shape.hidden), 1, initial_deviation);
+  norm.bias = shape.rms ? -1 : parameters.add(numbers(1, shape.hidden), 0, initial_deviation);
   projection = parameters.add(numbers(widths.padded_vocabulary, shape.hidden), 0, initial_deviation);
   parameters.allocate(seed);
   for (auto* array : {&x, &h, &dh, &dx}) *array = DeviceArray<T>(numbers(rows, shape.hidden));
   logits = DeviceArray<T>(numbers(rows, widths.padded_vocabulary));
-  for (auto* array : {&mean, &rstd, &loss}) *array = DeviceArray<float>(numbers(rows, 1));
+  for (auto* array : {&norm.mean, &norm.rstd, &loss}) *array = DeviceArray<float>(numbers(rows, 1));
   labels = DeviceArray<int>(numbers(rows, 1));
   workspace = DeviceArray<float>(norm_workspace(rows, shape.hidden));
   fill_random(x.data(), static_cast<std::int64_t>(x.size()), seed + 1, 0, 1);
@@ -54,11 +54,11 @@ template <class T>
 void Head<T>::forward() {
   NormForward<T> in{widths.rows, shape.hidden, shape.rms};
   in.x = x.data();
-  in.weight = parameters.weight(norm);
-  in.bias = norm_bias < 0 ? nullptr : parameters.weight(norm_bias);
+  in.weight = parameters.weight(norm.weight);
+  in.bias = norm.bias < 0 ? nullptr : parameters.weight(norm.bias);
   in.y = h.data();
-  in.mean = mean.data();
-  in.rstd = rstd.data();
+  in.mean = norm.mean.data();
+  in.rstd = norm.rstd.data();
   norm_forward(in);
   linear(widths.rows, widths.padded_vocabulary, shape.hidden, h.data(), parameters.weight(projection),
          logits.data());
@@ -74,12 +74,12 @@ void Head<T>::backward(bool accumulate) {
   NormBackward<T> in{widths.rows, shape.hidden, shape.rms};
   in.x = x.data();
   in.dy = dh.data();
-  in.weight = parameters.weight(norm);
-  in.mean = mean.data();
-  in.rstd = rstd.data();
+  in.weight = parameters.weight(norm.weight);
+  in.mean = norm.mean.data();
+  in.rstd = norm.rstd.data();
   in.dx = dx.data();
-  in.weight_gradient = parameters.gradient(norm);
-  in.bias_gradient = norm_bias < 0 ? nullptr : parameters.gradient(norm_bias);
+  in.weight_gradient = parameters.gradient(norm.weight);
+  in.bias_gradient = norm.bias < 0 ? nullptr : parameters.gradient(norm.bias);
   in.accumulate = accumulate;
   in.workspace = workspace.data();
   norm_backward(in);
@@ -87,7 +87,7 @@ void Head<T>::backward(bool accumulate) {
 
 template <class T>
 std::size_t Head<T>::activation_bytes() const {
-  return x.bytes() + h.bytes() + logits.bytes() + mean.bytes() + rstd.bytes() + labels.bytes();
+  return x.bytes() + h.bytes() + logits.bytes() + norm.mean.bytes() + norm.rstd.bytes() + labels.bytes();
 }
 
 template <class T>

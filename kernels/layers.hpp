@@ -30,6 +30,12 @@ class Layer {
 /// memory is insufficient.
 std::unique_ptr<Layer> make_layer(const TransformerShape& shape, LayerKind kind, std::uint64_t seed = 1);
 
+/// The parameters of a norm, and the statistics of every row of its input, kept for the backward pass.
+struct Norm {
+  int weight, bias;  // −1: the bias does not exist
+  DeviceArray<float> mean, rstd;
+};
+
 /// The layers themselves, for tests that inspect their buffers. Matrices are rows × columns, weights outputs
 /// × inputs.
 template <class T>
@@ -45,10 +51,11 @@ struct Block final : Layer {
   TransformerShape shape;
   RankWidths widths;
   Parameters<T> parameters;
-  int norm1, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias;  // −1: the bias does not exist
-  int norm2, norm2_bias, up_weight, up_bias, down_weight, down_bias;
+  Norm norm1, norm2;
+  int qkv_weight, qkv_bias, out_weight, out_bias;  // −1: the bias does not exist
+  int up_weight, up_bias, down_weight, down_bias;
   DeviceArray<T> x, h1, qkv, attended, sum, h2, up, activated;  // kept for the backward pass, in this order
-  DeviceArray<float> mean1, rstd1, log_sum_exp, mean2, rstd2;
+  DeviceArray<float> log_sum_exp;
   DeviceArray<T> y, dy, dx;
   DeviceArray<T> dsum, dhidden, dattended, dqkv, dup, dactivated;
   DeviceArray<float> workspace;
@@ -56,7 +63,7 @@ struct Block final : Layer {
  private:
   void attend();
   void attend_backward();
-  void norm(int which, bool accumulate);
+  void norm_backward(bool first, bool accumulate);
   T* weight(int tensor) const { return tensor < 0 ? nullptr : parameters.weight(tensor); }
   T* gradient(int tensor) const { return tensor < 0 ? nullptr : parameters.gradient(tensor); }
 };
@@ -96,10 +103,11 @@ struct Head final : Layer {
   TransformerShape shape;
   RankWidths widths;
   Parameters<T> parameters;
-  int norm, norm_bias, projection;
+  Norm norm;
+  int projection;
   DeviceArray<int> labels;
   DeviceArray<T> x, h, logits;  // the forward pass replaces the logits by their gradient
-  DeviceArray<float> mean, rstd, loss;
+  DeviceArray<float> loss;
   DeviceArray<T> dh, dx;
   DeviceArray<float> workspace;
 };

@@ -21,12 +21,12 @@ Numbers from_device(const T* data, std::size_t size) {
 template <class L>
 std::vector<std::pair<std::string, int>> tensors_of(const L& layer) {
   if constexpr (requires { layer.projection; }) {
-    return {{"norm", layer.norm}, {"norm bias", layer.norm_bias}, {"projection", layer.projection}};
+    return {{"norm", layer.norm.weight}, {"norm bias", layer.norm.bias}, {"projection", layer.projection}};
   } else {
-    return {{"norm1", layer.norm1},       {"norm1 bias", layer.norm1_bias}, {"qkv", layer.qkv_weight},
-            {"qkv bias", layer.qkv_bias}, {"out", layer.out_weight},        {"out bias", layer.out_bias},
-            {"norm2", layer.norm2},       {"norm2 bias", layer.norm2_bias}, {"up", layer.up_weight},
-            {"up bias", layer.up_bias},   {"down", layer.down_weight},      {"down bias", layer.down_bias}};
+    return {{"norm1", layer.norm1.weight}, {"norm1 bias", layer.norm1.bias}, {"qkv", layer.qkv_weight},
+            {"qkv bias", layer.qkv_bias},  {"out", layer.out_weight},        {"out bias", layer.out_bias},
+            {"norm2", layer.norm2.weight}, {"norm2 bias", layer.norm2.bias}, {"up", layer.up_weight},
+            {"up bias", layer.up_bias},    {"down", layer.down_weight},      {"down bias", layer.down_bias}};
   }
 }
 
