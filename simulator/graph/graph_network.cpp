@@ -68,7 +68,7 @@ GraphNetwork::GraphNetwork(const TaskGraph& graph, const StopFunction& stop)
       capacity_(capacity_numbers(graph, stop)),
       links_down_(graph.links.size()),
       hosts_down_(graph.hosts.size()),
-      fluid_(capacities(graph, capacity_), &stop) {
+      fluid_(capacities(graph, capacity_)) {
   for (const GraphLink& link : graph.links) {
     bandwidth_.push_back(link.bandwidth);
     latency_.push_back(link.latency);

@@ -22,7 +22,7 @@ struct FlowParameters {
 /// there may be one for every pair of hosts.
 class GraphNetwork {
  public:
-  /// Throws WorkStopped. `stop` must outlive this.
+  /// Throws WorkStopped.
   GraphNetwork(const TaskGraph& graph, const StopFunction& stop);
 
   FlowParameters parameters(const Task& flow) const;

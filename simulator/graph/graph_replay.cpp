@@ -164,7 +164,7 @@ Replay GraphReplay::run() {
 double GraphReplay::next_date() {
   const double next_event = queue_.next_date();
   if (next_event == now_) return now_;
-  network_.fluid().update_rates(now_);
+  network_.fluid().update_rates(now_, stop_);
   return std::min(next_event, std::max(now_, round_to_tick(network_.fluid().ends().next().date)));
 }
 
