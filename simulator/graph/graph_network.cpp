@@ -68,7 +68,7 @@ GraphNetwork::GraphNetwork(const TaskGraph& graph, const StopFunction& stop)
       capacity_(capacity_numbers(graph, stop)),
       links_down_(graph.links.size()),
       hosts_down_(graph.hosts.size()),
-      fluid_(capacities(graph, capacity_), &stop) {
+      fluid_(capacities(graph, capacity_)) {
   for (const GraphLink& link : graph.links) {
     bandwidth_.push_back(link.bandwidth);
     latency_.push_back(link.latency);
@@ -128,7 +128,25 @@ FlowParameters GraphNetwork::parameters(const Task& flow) const {
   return parameters;
 }
 
-int GraphNetwork::add(const Task& task, double weight, double rate_cap) {
+int GraphNetwork::store(const FlowParameters& parameters) {
+  if (unused_.empty()) {
+    stored_.push_back(parameters);
+    return static_cast<int>(stored_.size()) - 1;
+  }
+  const int number = unused_.back();
+  unused_.pop_back();
+  stored_[at(number)] = parameters;
+  return number;
+}
+
+FlowParameters GraphNetwork::take(int number) {
+  unused_.push_back(number);
+  return stored_[at(number)];
+}
+
+int GraphNetwork::add(int number, const FlowParameters& parameters, double trailing_latency) {
+  const Task& task = graph_.tasks[at(number)];
+  double rate_cap = parameters.rate_cap;
   int own_links = 0;
   if (task.kind == TaskKind::flow)
     for (const int link : graph_.routes[at(task.route)].links) {
@@ -136,7 +154,10 @@ int GraphNetwork::add(const Task& task, double weight, double rate_cap) {
       rate_cap = std::min(rate_cap, graph_.links[at(link)].bandwidth * graph_.model.bandwidth_factor);
       ++own_links;
     }
-  return fluid_.add(uses_of(task), task.amount, weight, rate_cap, own_links);
+  const int flow = fluid_.add(uses_of(task), task.amount, parameters.weight, rate_cap, own_links);
+  if (active_.size() <= at(flow)) active_.resize(at(flow) + 1);
+  active_[at(flow)] = {number, trailing_latency};
+  return flow;
 }
 
 int GraphNetwork::capacity_of(Profile::Quantity quantity, int number) const {
@@ -159,12 +180,7 @@ void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
 void GraphNetwork::set_down(const Failure& failure, bool down) {
   const int change = down ? 1 : -1;
   total_down_ += change;
-  if (failure.host != no_index) {
-    hosts_down_[at(failure.host)] += change;
-  } else {
-    links_down_[at(failure.link)] += change;
-    total_links_down_ += change;
-  }
+  (failure.host != no_index ? hosts_down_[at(failure.host)] : links_down_[at(failure.link)]) += change;
 }
 
 bool GraphNetwork::is_down(const Task& task) const {
@@ -172,7 +188,7 @@ bool GraphNetwork::is_down(const Task& task) const {
   if (hosts_down_[at(task.host)] > 0) return true;
   if (task.kind == TaskKind::compute) return false;
   if (hosts_down_[at(task.destination)] > 0) return true;
-  if (task.route == no_index || total_links_down_ == 0) return false;
+  if (task.route == no_index) return false;
   const std::vector<int>& links = graph_.routes[at(task.route)].links;
   return std::any_of(links.begin(), links.end(), [&](int link) { return links_down_[at(link)] > 0; });
 }

@@ -17,18 +17,30 @@ struct FlowParameters {
   double rate_cap = 0;  // bytes per second
 };
 
+/// A flow or shared computation that is active in the fluid network. It ends `trailing_latency` seconds after
+/// its last byte.
+struct ActiveFlow {
+  int task = 0;
+  double trailing_latency = 0;
+};
+
 /// The shared capacities: first the links, then the hosts whose computations share the processor or whose
 /// speed changes. Fat pipes that never change are no capacities, but limits of the flows' rates, because
 /// there may be one for every pair of hosts.
 class GraphNetwork {
  public:
-  /// Throws WorkStopped. `stop` must outlive this.
+  /// Throws WorkStopped.
   GraphNetwork(const TaskGraph& graph, const StopFunction& stop);
 
   FlowParameters parameters(const Task& flow) const;
+  /// Stores the parameters of a flow during its latency, under a number that is reused after `take`.
+  int store(const FlowParameters& parameters);
+  FlowParameters take(int number);
   /// Starts to transfer the bytes of a flow, or to process a computation on a host of the fluid model.
   /// Returns the number of the flow in `fluid()`.
-  int add(const Task& task, double weight, double rate_cap);
+  int add(int task, const FlowParameters& parameters, double trailing_latency);
+  void remove(int flow) { fluid_.remove(flow); }
+  const ActiveFlow& active(int flow) const { return active_[at(flow)]; }
   FluidNetwork& fluid() { return fluid_; }
   const FluidNetwork& fluid() const { return fluid_; }
   /// Whether `fluid()` determines the rates of this host's computations. Otherwise their duration is known
@@ -58,8 +70,11 @@ class GraphNetwork {
   std::vector<int> capacity_;   // of each link, then of each host: number in fluid_, or no_index
   std::vector<int> first_use_;  // of each route, then of each host
   std::vector<LinkUse> uses_;
+  std::vector<FlowParameters> stored_;
+  std::vector<int> unused_;                   // numbers of `stored_`
+  std::vector<ActiveFlow> active_;            // [flow of fluid_]
   std::vector<int> links_down_, hosts_down_;  // number of concurrent failures
-  int total_links_down_ = 0, total_down_ = 0;
+  int total_down_ = 0;
   FluidNetwork fluid_;
 };
 

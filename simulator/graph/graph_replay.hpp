@@ -1,6 +1,7 @@
 // Executes a task graph in the discrete-event simulator.
 #pragma once
 
+#include <cstddef>
 #include <limits>
 #include <string_view>
 #include <vector>
@@ -13,19 +14,9 @@ namespace dtfm::sim {
 /// Aborted: the task was running when the replay ended. Blocked: it waits, or its rate stays 0 forever.
 enum class TaskState { done, failed, blocked, aborted };
 
-/// "DONE", "FAILED", "BLOCKED", "CUT"
 constexpr std::string_view name_of(TaskState state) {
-  switch (state) {
-    case TaskState::done:
-      return "DONE";
-    case TaskState::failed:
-      return "FAILED";
-    case TaskState::aborted:
-      return "CUT";
-    case TaskState::blocked:
-      break;
-  }
-  return "BLOCKED";
+  constexpr std::string_view names[] = {"DONE", "FAILED", "BLOCKED", "CUT"};
+  return names[static_cast<std::size_t>(state)];
 }
 
 /// Times in seconds; NaN for what the task did not reach.

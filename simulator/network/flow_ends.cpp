@@ -13,10 +13,6 @@ double clock_at(double clock, double level, double updated, double now) {
 
 }  // namespace
 
-FlowEnds::FlowEnds(std::size_t links) : links_(links) {
-  date_positions_.grow(2 * links);
-}
-
 void FlowEnds::add_link() {
   links_.emplace_back();
   date_positions_.grow(2 * links_.size());

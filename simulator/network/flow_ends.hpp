@@ -22,7 +22,6 @@ class FlowEnds {
     int flow;
   };
 
-  explicit FlowEnds(std::size_t links);
   /// Appends a link.
   void add_link();
 

@@ -9,6 +9,9 @@
 namespace dtfm::sim {
 namespace {
 
+using Use = FlowTable::Use;
+using Slot = FlowTable::Slot;
+
 bool nearly_equal(double a, double b) {
   return a == b || std::abs(a - b) <= relative_tolerance * std::min(a, b);
 }
@@ -17,58 +20,34 @@ bool nearly_equal(double a, double b) {
 
 int LevelNetwork::add_link(double capacity) {
   links_.push_back({capacity, infinity, false, false});
-  slots_.emplace_back();
+  table_.add_link();
   ends_.add_link();
   return static_cast<int>(links_.size()) - 1;
 }
 
-int LevelNetwork::new_flow(std::size_t use_count) {
-  if (const int flow = uses_.take_free_id(use_count); flow != none) return flow;
-  flows_.push_back({infinity, uses_.add(use_count), false});
-  return static_cast<int>(flows_.size()) - 1;
-}
-
 int LevelNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double rate_cap) {
-  const int number = new_flow(link_uses.size());
-  Flow& flow = flows_[index(number)];
-  flow.rate_cap = rate_cap / weight;
-  flow.up_to_date = false;
-  for (std::size_t i = 0; i < link_uses.size(); ++i) {
-    const auto [link, share] = link_uses[i];
-    std::vector<Slot>& slots = slots_[index(link)];
-    uses(flow)[i] = {link, static_cast<int>(slots.size())};
-    slots.push_back({number, flow.pool_entry.first + static_cast<int>(i), share * weight});
-    queue(link);
-  }
+  const int number = table_.add(link_uses, weight);
+  if (rate_caps_.size() <= at(number)) rate_caps_.resize(at(number) + 1);
+  rate_caps_[at(number)] = rate_cap / weight;
+  for (const Use& use : table_.uses(number)) queue(use.link);
   ends_.start(number, amount, weight);
   added_.push_back(number);
   return number;
 }
 
 void LevelNetwork::remove(int number) {
-  const Flow& flow = flows_[index(number)];
-  if (!flow.up_to_date) std::erase(added_, number);
-  for (const Use& use : uses(flow)) detach(use);
+  std::erase(added_, number);
+  for (const Use& use : table_.uses(number)) {
+    table_.detach(use);
+    if (links_[at(use.link)].level < infinity) queue(use.link);
+  }
   ends_.remove(number);
-  uses_.release(number, flow.pool_entry);
-}
-
-void LevelNetwork::detach(const Use& use) {
-  std::vector<Slot>& slots = slots_[index(use.link)];
-  slots[index(use.slot)] = slots.back();
-  uses_[slots[index(use.slot)].use].slot = use.slot;
-  slots.pop_back();
-  if (links_[index(use.link)].level < infinity) queue(use.link);
-}
-
-void LevelNetwork::set_capacity(int link, double capacity) {
-  links_[index(link)].capacity = capacity;
-  queue(link);
+  table_.release(number);
 }
 
 void LevelNetwork::queue(int link) {
-  if (links_[index(link)].queued) return;
-  links_[index(link)].queued = true;
+  if (links_[at(link)].queued) return;
+  links_[at(link)].queued = true;
   queue_.push_back(link);
 }
 
@@ -77,16 +56,13 @@ void LevelNetwork::update_rates(double now) {
   queue_.clear();
   for (const int link : changed_) commit_link(link, now);
   changed_.clear();
-  for (const int flow : added_) {
-    commit_flow(flow, now);
-    flows_[index(flow)].up_to_date = true;
-  }
+  for (const int flow : added_) commit_flow(flow, now);
   added_.clear();
 }
 
 void LevelNetwork::update_link(int number) {
   ++update_count_;
-  Link& link = links_[index(number)];
+  Link& link = links_[at(number)];
   link.queued = false;
   const double before = link.level, level = level_of(number);
   if (nearly_equal(level, before)) return;
@@ -99,10 +75,10 @@ void LevelNetwork::update_link(int number) {
 /// The change of this link affects another link if that one may fill up because shared flows get faster, or
 /// if it is full and its level is above the lower of this link's old and new level.
 void LevelNetwork::notify_neighbours(int number, double before) {
-  const double level = links_[index(number)].level, lower = std::min(before, level);
-  for (const Slot& slot : slots_[index(number)])
-    for (const Use& use : uses(flows_[index(slot.flow)])) {
-      const double other = links_[index(use.link)].level;
+  const double level = links_[at(number)].level, lower = std::min(before, level);
+  for (const Slot& slot : table_.slots(number))
+    for (const Use& use : table_.uses(slot.flow)) {
+      const double other = links_[at(use.link)].level;
       if (use.link == number) continue;
       if (other < infinity ? lower < other : level > before && can_fill(use.link, level)) queue(use.link);
     }
@@ -110,14 +86,14 @@ void LevelNetwork::notify_neighbours(int number, double before) {
 
 /// A link with a single flow fills up only if that flow exceeds its capacity at `level`.
 bool LevelNetwork::can_fill(int number, double level) const {
-  const std::vector<Slot>& slots = slots_[index(number)];
-  return slots.size() > 1 || level * slots.front().load > links_[index(number)].capacity;
+  const std::vector<Slot>& slots = table_.slots(number);
+  return slots.size() > 1 || level * slots.front().load > links_[at(number)].capacity;
 }
 
-double LevelNetwork::limit_by_other_links(const Flow& flow, int link) const {
-  double limit = flow.rate_cap;
-  for (const Use& use : uses(flow))
-    if (use.link != link) limit = std::min(limit, links_[index(use.link)].level);
+double LevelNetwork::limit_by_other_links(int flow, int link) const {
+  double limit = rate_caps_[at(flow)];
+  for (const Use& use : table_.uses(flow))
+    if (use.link != link) limit = std::min(limit, links_[at(use.link)].level);
   return limit;
 }
 
@@ -126,13 +102,13 @@ double LevelNetwork::limit_by_other_links(const Flow& flow, int link) const {
 double LevelNetwork::level_of(int number) {
   limits_.clear();
   double load = 0, lowest = infinity;
-  for (const Slot& slot : slots_[index(number)]) {
-    const double limit = limit_by_other_links(flows_[index(slot.flow)], number);
+  for (const Slot& slot : table_.slots(number)) {
+    const double limit = limit_by_other_links(slot.flow, number);
     limits_.push_back({limit, slot.load});
     load += slot.load;
     lowest = std::min(lowest, limit);
   }
-  const double capacity = links_[index(number)].capacity;
+  const double capacity = links_[at(number)].capacity;
   double level = capacity / load;
   if (level <= lowest) return limits_.empty() ? infinity : level;
   for (std::size_t limited = 0; limited < limits_.size();) {
@@ -155,26 +131,25 @@ double LevelNetwork::level_of(int number) {
 }
 
 void LevelNetwork::commit_link(int number, double now) {
-  Link& link = links_[index(number)];
+  Link& link = links_[at(number)];
   link.changed = false;
   if (link.level < infinity) ends_.set_level(number, link.level, now);
-  for (const Slot& slot : slots_[index(number)]) commit_flow(slot.flow, now);
+  for (const Slot& slot : table_.slots(number)) commit_flow(slot.flow, now);
 }
 
 /// The bottleneck of a flow is its link of lowest level, unless the flow's rate cap is lower. Among links of
 /// equal level the previous bottleneck stays.
 void LevelNetwork::commit_flow(int number, double now) {
-  const Flow& flow = flows_[index(number)];
   const int before = ends_.holder(number);
-  double level = flow.rate_cap;
-  int holder = none;
-  for (const Use& use : uses(flow)) {
-    const double here = links_[index(use.link)].level;
+  double level = rate_caps_[at(number)];
+  int holder = no_index;
+  for (const Use& use : table_.uses(number)) {
+    const double here = links_[at(use.link)].level;
     if (here > level || (here == level && use.link != before)) continue;
     level = here;
     holder = use.link;
   }
-  if (holder == none || level == infinity)
+  if (holder == no_index || level == infinity)
     ends_.set_own_level(number, level, now);
   else if (holder != before)
     ends_.hold(number, holder, now);

@@ -16,16 +16,15 @@
 #include <span>
 #include <vector>
 
+#include "core/base/infinity.hpp"
 #include "simulator/network/flow_ends.hpp"
-#include "simulator/network/link_use_pool.hpp"
+#include "simulator/network/flow_table.hpp"
 #include "simulator/network/max_min.hpp"
 
 namespace dtfm::sim {
 
 class LevelNetwork {
  public:
-  LevelNetwork() : ends_(0) {}
-
   /// Adds a link of `capacity` bytes per second, shared by its flows, and returns its number; links are
   /// numbered consecutively from 0.
   int add_link(double capacity);
@@ -35,7 +34,6 @@ class LevelNetwork {
   /// may be infinite.
   int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap);
   void remove(int flow);
-  void set_capacity(int link, double capacity);
 
   /// Recomputes all rates after the changes made at time `now`, which never decreases between calls.
   void update_rates(double now);
@@ -46,21 +44,6 @@ class LevelNetwork {
   const FlowEnds& ends() const { return ends_; }
 
  private:
-  static constexpr int none = -1;
-  struct Use {
-    int link;
-    int slot;  // position of this use among the slots of its link
-  };
-  struct Slot {
-    int flow;
-    int use;      // position of this slot's use in the pool
-    double load;  // bytes per second on the link at level 1
-  };
-  struct Flow {
-    double rate_cap;  // as a level
-    LinkUsePool<Use>::UseRange pool_entry;
-    bool up_to_date;
-  };
   struct Link {
     double capacity;
     double level;  // of the flows whose bottleneck it is; infinite while it is not full
@@ -71,25 +54,19 @@ class LevelNetwork {
     double level, load;
   };
 
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  std::span<Use> uses(const Flow& flow) { return uses_.get(flow.pool_entry); }
-  std::span<const Use> uses(const Flow& flow) const { return uses_.get(flow.pool_entry); }
-  int new_flow(std::size_t use_count);
-  void detach(const Use& use);
   void queue(int link);
   void update_link(int link);
   void notify_neighbours(int link, double before);
   bool can_fill(int link, double level) const;
   double level_of(int link);
-  double limit_by_other_links(const Flow& flow, int link) const;
+  double limit_by_other_links(int flow, int link) const;
   void commit_link(int link, double now);
   void commit_flow(int flow, double now);
 
   FlowEnds ends_;
-  std::vector<Flow> flows_;
-  LinkUsePool<Use> uses_;
+  FlowTable table_;
+  std::vector<double> rate_caps_;  // [flow]: as levels
   std::vector<Link> links_;
-  std::vector<std::vector<Slot>> slots_;  // [link]
 
   std::vector<int> added_;    // flows added since the last update of rates
   std::vector<int> queue_;    // links to update
