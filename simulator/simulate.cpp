@@ -15,7 +15,7 @@
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/report/useful_work.hpp"
 #include "simulator/run/checkpoint_period.hpp"
-#include "simulator/run/interval_replay.hpp"
+#include "simulator/run/run_graphs.hpp"
 #include "simulator/run/training_run.hpp"
 #include "simulator/sync/sync.hpp"
 

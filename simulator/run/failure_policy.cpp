@@ -207,6 +207,15 @@ std::string_view name_of(FailurePolicy policy) {
   return traits(policy).name;
 }
 
+std::vector<bool> devices_of(const Plan& plan, const std::vector<bool>& pipelines, std::size_t count) {
+  std::vector<bool> devices(count);
+  for (std::size_t i = 0; i < pipelines.size(); ++i)
+    for (const Stage& stage : plan.pipelines[i].stages)
+      for (const int device : stage.devices)
+        if (pipelines[i]) devices[at(device)] = true;
+  return devices;
+}
+
 Plan running_plan(const Plan& plan, const std::vector<bool>& running) {
   Plan result = plan;
   result.pipelines.clear();

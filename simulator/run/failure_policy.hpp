@@ -2,6 +2,7 @@
 // FailurePolicy, one function, and one row of the table in failure_policy.cpp.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <span>
@@ -57,6 +58,9 @@ std::vector<bool> exclude_slow_pipelines(const Plan& plan, const std::vector<boo
 std::span<const FailurePolicyTraits> failure_policy_table();
 const FailurePolicyTraits& traits(FailurePolicy policy);
 std::string_view name_of(FailurePolicy policy);
+
+/// Which devices, of `count`, have a slot in the pipelines of `plan` that are set in `pipelines`.
+std::vector<bool> devices_of(const Plan& plan, const std::vector<bool>& pipelines, std::size_t count);
 
 /// The running pipelines of `plan`, with all its micro-batches. Those of the other pipelines are distributed
 /// in proportion to the running pipelines' own (evenly if these have none) by largest remainder; ties go to

@@ -1,7 +1,6 @@
 #include "simulator/run/training_run.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,12 +8,10 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "core/base/infinity.hpp"
-#include "core/base/rng.hpp"
 #include "core/schedule/schedule.hpp"
-#include "simulator/engine/clock.hpp"
+#include "simulator/iteration/device_starts.hpp"
 #include "simulator/observation/interval_times.hpp"
-#include "simulator/run/jitter.hpp"
+#include "simulator/run/resumed_iteration.hpp"
 #include "simulator/sync/sync.hpp"
 
 namespace dtfm::sim {
@@ -29,34 +26,48 @@ std::vector<int> spare_devices(const Scenario& scenario, const Topology& topolog
   return all;
 }
 
-/// The same `later` seconds later.
-Replay shifted(Replay replay, double later) {
-  replay.makespan = round_to_tick(replay.makespan + later);
-  replay.last_event_date = round_to_tick(replay.last_event_date + later);
-  for (TaskRecord& record : replay.tasks)
-    for (double* date : {&record.ready, &record.start, &record.finish}) *date = round_to_tick(*date + later);
-  return replay;
+/// Throws Error for combinations that are not supported.
+void check(const Plan& plan, const Scenario& scenario, bool has_planner, int sync_every, bool has_paths) {
+  const auto reject_if = [](bool condition, const std::string& why) {
+    if (condition) throw Error("", why);
+  };
+  const FailurePolicyTraits& policy = traits(scenario.on_failure);
+  const bool is_sharded = traits(plan.execution.optimizer_sharding).optimizer;
+  const std::string_view sharding = name_of(plan.execution.optimizer_sharding);
+  const bool leaves =
+      std::any_of(scenario.events.begin(), scenario.events.end(),
+                  [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
+  const std::string no_sync = fmt::format(
+      "requires gradient synchronization in every iteration; replicas synchronize only in every {}th",
+      sync_every);
+  reject_if(policy.asks_planner && !has_planner,
+            fmt::format("policy {} requires a planner, but none is available", policy.name));
+  reject_if(policy.keeps_copies && traits(plan.execution.schedule).has_chunks,
+            fmt::format("policy {} requires a schedule with one stage per device; `{}` assigns several",
+                        policy.name, name_of(plan.execution.schedule)));
+  reject_if(is_sharded && plan.pipelines.size() > 1 && leaves,
+            fmt::format("device failures are not supported with {}: no other device has the shards of a "
+                        "device that leaves; use optimizer_sharding none",
+                        sharding));
+  reject_if(is_sharded && sync_every > 1, fmt::format("{} {}", sharding, no_sync));
+  reject_if(has_paths && (leaves || scenario.exclude_slower_than > 0),
+            "devices that leave or are excluded are not supported with paths of micro-batches, which are "
+            "planned over all devices");
+  reject_if(policy.resumes_iteration && sync_every > 1, fmt::format("policy {} {}", policy.name, no_sync));
 }
 
-/// Notifies the observers that do not count repetitions of each of them. Returns the number of repetitions
-/// that all of these have recorded, which is less than that of the interval only after a stop. Throws
-/// WorkStopped if there are none.
-int notify_of_each(const RunInterval& all, const std::vector<RunObserver*>& observers) {
-  int done = 0;
-  try {
-    for (; done < all.repetitions; ++done) {
-      throw_if_stopped(all.stop);
-      const double later = all.start_of(done) - all.start;
-      const Replay replay = done > 0 ? shifted(all.replay, later) : Replay();
-      for (RunObserver* observer : observers)
-        if (!observer->counts_repetitions())
-          observer->on_interval({all.kind, all.iteration + done, all.start_of(done), all.start_of(done + 1),
-                                 all.graph, done > 0 ? replay : all.replay, all.stop});
-    }
-  } catch (const WorkStopped&) {
-    if (done == 0) throw;
-  }
-  return done;
+/// Lists the assigned devices that are unavailable: "a/0 (left at 5 s), b/1 (left at 7 s)".
+std::string missing_devices(const Plan& plan, const DeviceTimeline& timeline, const Topology& topology) {
+  constexpr std::size_t max_named = 3;
+  std::vector<std::string> missing;
+  for (const int device : pipeline_major(plan))
+    if (!timeline.available()[at(device)])
+      missing.push_back(fmt::format("{} (left at {:.6g} s)", topology.devices[at(device)].id,
+                                    timeline.last_failure(device)));
+  const std::size_t count = missing.size();
+  missing.resize(std::min(count, max_named));
+  return fmt::format("{}{}", fmt::join(missing, ", "),
+                     count > max_named ? fmt::format(" and {} more", count - max_named) : "");
 }
 
 }  // namespace
@@ -69,71 +80,43 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       policy_(traits(scenario.on_failure)),
       replan_(std::move(replan)),
       sync_every_(sync_every),
-      paths_(paths),
-      seed_(seed),
-      device_timeline_(scenario, problem.topology->size()),
       spares_(spare_devices(scenario, problem.topology)),
+      stop_(std::move(stop)),
+      record_(stop_),
+      devices_(problem, scenario, record_),
+      graphs_(problem, scenario, paths, seed, stop_),
+      checkpoint_(scenario.checkpoint),
       initial_plan_(plan),
       plan_(plan),
-      running_(plan.pipelines.size(), true),
-      is_running_(at(problem.topology->size())),
-      was_assigned_(is_running_.size()),
-      is_needed_(is_running_.size()),
-      has_failed_(is_running_.size()) {
-  if (policy_.asks_planner && !replan_)
-    throw Error("", fmt::format("policy {} requires a planner, but none is available", policy_.name));
-  if (policy_.keeps_copies && traits(plan.execution.schedule).has_chunks)
-    throw Error("", fmt::format("policy {} requires a schedule with one stage per device; `{}` "
-                                "assigns several",
-                                policy_.name, name_of(plan.execution.schedule)));
-  const bool leaves =
-      std::any_of(scenario.events.begin(), scenario.events.end(),
-                  [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
-  if (traits(plan.execution.optimizer_sharding).optimizer && plan.pipelines.size() > 1 && leaves)
-    throw Error("",
-                fmt::format("device failures are not supported with {}: no other device has the shards of a "
-                            "device that leaves; use optimizer_sharding none",
-                            name_of(plan.execution.optimizer_sharding)));
-  if (traits(plan.execution.optimizer_sharding).optimizer && sync_every_ > 1)
-    throw Error("", fmt::format("{} requires gradient synchronization in every iteration; replicas "
-                                "synchronize only in every {}th",
-                                name_of(plan.execution.optimizer_sharding), sync_every_));
-  if (paths && (leaves || scenario.exclude_slower_than > 0))
-    throw Error("",
-                "devices that leave or are excluded are not supported with paths of micro-batches, which are "
-                "planned over all devices");
-  if (policy_.resumes_iteration && sync_every_ > 1)
-    throw Error("", fmt::format("policy {} requires gradient synchronization in every iteration; replicas "
-                                "synchronize only in every {}th",
-                                policy_.name, sync_every_));
-  for (const int device : pipeline_major(plan)) was_assigned_[at(device)] = true;
-  interval_replay_.set_stop(std::move(stop));
+      running_(plan.pipelines.size(), true) {
+  check(plan, scenario, replan_ != nullptr, sync_every, paths != nullptr);
   try {
-    make_graph();
+    prepare_graph();
   } catch (const WorkStopped&) {
-    interrupt();
+    record_.interrupt();
   }
 }
 
 SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserver*>& observers) {
   length_ = length;
-  observers_ = observers;
-  notify_assignment();
+  devices_.set_end(length.seconds);
+  record_.observe(observers);
+  record_.place(plan_);
   try {
     run_iterations();
   } catch (const WorkStopped&) {  // in a graph under construction, or in an observer
-    interrupt();
+    record_.interrupt();
   }
-  return std::move(report_);
+  return std::move(record_.report);
 }
 
 void TrainingRun::run_iterations() {
-  advance(0);  // devices missing from the start are not failures, because none is needed yet
+  devices_.advance(0);  // devices missing from the start are not failures, because none is needed yet
   while (!is_over()) {
-    if (is_stopped(interval_replay_.stop())) return interrupt();
-    wait_for_detection();
+    if (is_stopped(stop_)) return record_.interrupt();
+    devices_.wait_for_detection();
     if (is_over()) break;
-    if (needs_decision_) decide();
+    if (devices_.needs_decision) decide();
     if (is_over()) break;
     if (std::find(running_.begin(), running_.end(), true) == running_.end())
       wait_for_join();
@@ -142,314 +125,244 @@ void TrainingRun::run_iterations() {
   }
 }
 
-std::vector<int> TrainingRun::devices() const {
-  std::vector<int> devices;
-  for (int i = 0; at(i) < was_assigned_.size(); ++i)
-    if (was_assigned_[at(i)]) devices.push_back(i);
-  return devices;
-}
-
-double TrainingRun::end_of_run() const {
-  return length_.seconds ? round_to_tick(*length_.seconds) : infinity;
-}
-
 bool TrainingRun::is_over() const {
-  if (!report_.stopped.empty()) return true;
-  return length_.seconds ? now_ >= end_of_run()
-                         : static_cast<int>(report_.iterations.size()) >= length_.iterations;
-}
-
-void TrainingRun::stop_for(const std::string& reason) {
-  report_.deadlocked = true;
-  report_.stopped = fmt::format("after {} iteration{}, at {:.6g} s: {}", report_.iterations.size(),
-                                report_.iterations.size() == 1 ? "" : "s", now_, reason);
-  if (length_.seconds) now_ = end_of_run();  // nothing more happens until then
-}
-
-/// Incomplete work counts as not started.
-void TrainingRun::interrupt() {
-  report_.stopped = stopped_by_user;
-}
-
-/// Advances the time to `date` and applies all events up to then.
-void TrainingRun::advance(double date) {
-  device_ends_.clear();
-  now_ = std::min(date, end_of_run());
-  while (const DeviceEvent* event = device_timeline_.take(now_)) take(*event);
-}
-
-void TrainingRun::take(const DeviceEvent& event) {
-  const std::string& id = problem_.topology->devices[at(event.device)].id;
-  if (event.kind == DeviceEvent::Kind::speed) {
-    note(event.date, fmt::format("{} computes at {:.4g} of its speed", id, event.speed));
-    if (scenario_.exclude_slower_than > 0) needs_decision_ = true;
-    return;
-  }
-  needs_decision_ = has_event_ = true;
-  std::erase_if(held_shards_, [&](const StageShard& place) { return place.device == event.device; });
-  const bool leaves = event.kind == DeviceEvent::Kind::leave;
-  note(event.date, fmt::format("{} {}", id,
-                               !leaves          ? "joins"
-                               : event.date > 0 ? "leaves"
-                                                : "is unavailable"));
-  if (leaves) has_failed_[at(event.device)] = true;
-  if (!leaves || !is_needed_[at(event.device)]) return;
-  iteration_aborted_ = true;
-  detected_at_ = std::max(detected_at_, round_to_tick(event.date + scenario_.detection_s));
-}
-
-/// Loops because further failures may happen before the last one is detected.
-void TrainingRun::wait_for_detection() {
-  while (detected_at_ > now_ && !is_over()) advance(detected_at_);
+  if (!record_.report.stopped.empty()) return true;
+  return length_.seconds ? devices_.now() >= devices_.end() : record_.completed() >= length_.iterations;
 }
 
 /// Waits until a device joins or leaves.
 void TrainingRun::wait_for_join() {
-  const double next = device_timeline_.next_membership_change();
-  if (next == infinity)
-    stop_for(fmt::format("no device joins any more, and under policy `{}` no pipeline can run without {}",
-                         policy_.name, missing_devices()));
-  else
-    advance(next);
+  const double next = devices_.timeline().next_membership_change();
+  if (next < infinity) return devices_.advance(next);
+  devices_.stop_for(
+      fmt::format("no device joins any more, and under policy `{}` no pipeline can run without {}",
+                  policy_.name, missing_devices(plan_, devices_.timeline(), problem_.topology)));
 }
 
 /// Asks the planner if a device has joined or left since the last time.
 void TrainingRun::replan() {
-  if (!policy_.asks_planner || !std::exchange(has_event_, false)) return;
-  const std::optional<Plan> next = replan_(plan_, device_timeline_.available());
+  if (!policy_.asks_planner || !std::exchange(devices_.has_changed, false)) return;
+  const std::vector<bool>& available = devices_.available();
+  const std::optional<Plan> next = replan_(plan_, available);
   if (!next || *next == plan_) return;
   const std::vector<int> devices = pipeline_major(*next);
   if (next->execution.schedule != plan_.execution.schedule ||
       total_micro_batches(*next) != total_micro_batches(plan_) ||
-      !std::all_of(devices.begin(), devices.end(),
-                   [&](int it) { return device_timeline_.available()[at(it)]; }))
+      !std::all_of(devices.begin(), devices.end(), [&](int it) { return available[at(it)]; }))
     throw Error("", "the new plan changes schedule or number of micro-batches, or uses unavailable devices");
-  for (const int device : devices) was_assigned_[at(device)] = true;
   initial_plan_ = plan_ = *next;
   running_.assign(plan_.pipelines.size(), true);
-  note(now_, fmt::format("a new plan: {} pipeline{} on {} devices", plan_.pipelines.size(),
-                         plan_.pipelines.size() == 1 ? "" : "s", devices.size()));
-  notify_assignment();
+  record_.note(devices_.now(), fmt::format("a new plan: {} pipeline{} on {} devices", plan_.pipelines.size(),
+                                           plan_.pipelines.size() == 1 ? "" : "s", devices.size()));
+  record_.place(plan_);
 }
 
 void TrainingRun::decide() {
-  needs_decision_ = false;
-  device_ends_.clear();
+  devices_.needs_decision = false;
+  devices_.iteration_ends.clear();
   replan();
-  Decision decision = policy_.decide(
-      {plan_, device_timeline_.available(), spares_, &initial_plan_, iteration_aborted_, &problem_});
-  iteration_aborted_ = false;
-  decision.running = exclude_slow_pipelines(decision.plan, decision.running, device_timeline_.speeds(),
+  Decision decision = policy_.decide({plan_, devices_.available(), spares_, &initial_plan_,
+                                      std::exchange(devices_.is_iteration_aborted, false), &problem_});
+  decision.running = exclude_slow_pipelines(decision.plan, decision.running, devices_.timeline().speeds(),
                                             scenario_.exclude_slower_than);
-  const bool is_new = decision.running != running_;
-  note_replacements(decision.plan);
-  const bool has_moved = pipeline_major(decision.plan) != pipeline_major(plan_);
-  plan_ = decision.plan;
-  if (has_moved) notify_assignment();
+  assign(decision.plan);
+  const auto count = std::count(decision.running.begin(), decision.running.end(), true);
+  if (decision.running != running_)
+    record_.note(devices_.now(), fmt::format("{} of {} pipelines run", count, decision.running.size()));
   running_ = decision.running;
-  const auto count = std::count(running_.begin(), running_.end(), true);
-  if (is_new) note(now_, fmt::format("{} of {} pipelines run", count, running_.size()));
-  is_running_.assign(is_running_.size(), false);
-  is_needed_ = is_running_;
+  devices_.need(devices_of(plan_, running_, devices_.available().size()));
   if (decision.rolls_back) roll_back();
   if (count == 0 || is_over()) return;
   try {
-    make_graph();
+    prepare_graph();
   } catch (const Error& error) {
-    stop_for(fmt::format("the remaining plan cannot be run: {}", error.what()));
-  }
-  is_needed_ = is_running_;
-}
-
-void TrainingRun::notify_assignment() {
-  const Plan computed = expand_virtual_stages(plan_);
-  for (RunObserver* observer : observers_) observer->place(computed);
-}
-
-/// Lists the assigned devices that are unavailable: "a/0 (left at 5 s), b/1 (left at 7 s)".
-std::string TrainingRun::missing_devices() const {
-  constexpr std::size_t max_named = 3;
-  std::vector<std::string> missing;
-  for (const int device : pipeline_major(plan_))
-    if (!device_timeline_.available()[at(device)])
-      missing.push_back(fmt::format("{} (left at {:.6g} s)", problem_.topology->devices[at(device)].id,
-                                    device_timeline_.last_failure(device)));
-  const std::size_t count = missing.size();
-  missing.resize(std::min(count, max_named));
-  return fmt::format("{}{}", fmt::join(missing, ", "),
-                     count > max_named ? fmt::format(" and {} more", count - max_named) : "");
-}
-
-void TrainingRun::note_replacements(const Plan& next) {
-  const std::vector<int> before = pipeline_major(plan_), after = pipeline_major(next);
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (before[i] == after[i]) continue;
-    was_assigned_[at(after[i])] = true;
-    note(now_, fmt::format("{} replaces {}", problem_.topology->devices[at(after[i])].id,
-                           problem_.topology->devices[at(before[i])].id));
+    devices_.stop_for(fmt::format("the remaining plan cannot be run: {}", error.what()));
   }
 }
 
-/// Creates the graph of the running pipelines, unless the current one can be reused.
-void TrainingRun::make_graph() {
+/// `plan` is the current one, with replacements of some devices.
+void TrainingRun::assign(const Plan& plan) {
+  const std::vector<int> before = pipeline_major(plan_), after = pipeline_major(plan);
+  for (std::size_t i = 0; i < before.size(); ++i)
+    if (before[i] != after[i])
+      record_.note(devices_.now(), fmt::format("{} replaces {}", problem_.topology->devices[at(after[i])].id,
+                                               problem_.topology->devices[at(before[i])].id));
+  plan_ = plan;
+  if (after != before) record_.place(plan_);
+}
+
+/// Creates the graph of the running pipelines.
+void TrainingRun::prepare_graph() {
   Plan plan = running_plan(plan_, running_);
-  if ((static_cast<int>(report_.iterations.size()) + 1) % sync_every_ != 0)
-    plan.execution.gradient_sync = GradientSync::none;
-  const std::vector<int> devices = pipeline_major(plan);
-  for (const int device : devices) is_running_[at(device)] = true;
-  if (plan == graph_plan_) return;
-  graph_ = graph_of(plan);
-  graph_plan_ = plan;
-  amounts_.clear();
-  for (const Task& task : graph_.graph.tasks) amounts_.push_back(task.amount);
-  changes_.emplace(scenario_, problem_.topology, graph_);
-}
-
-/// `plan` has only the running pipelines. Labels get the pipeline numbers of the whole plan.
-LabelledGraph TrainingRun::graph_of(const Plan& plan) const {
-  LabelledGraph graph = iteration_graph(problem_, plan, paths_, interval_replay_.stop());
-  std::vector<int> numbers;
-  for (int i = 0; at(i) < running_.size(); ++i)
-    if (running_[at(i)]) numbers.push_back(i);
-  for (TaskLabel& label : graph.labels)
-    if (label.pipeline != no_index) label.pipeline = numbers[at(label.pipeline)];
-  return graph;
-}
-
-/// The time (s) at which the first needed device leaves.
-double TrainingRun::next_failure() const {
-  double date = infinity;
-  for (int device = 0; at(device) < is_needed_.size(); ++device)
-    if (is_needed_[at(device)]) date = std::min(date, device_timeline_.next_failure(device));
-  return date;
+  if ((record_.completed() + 1) % sync_every_ != 0) plan.execution.gradient_sync = GradientSync::none;
+  graphs_.prepare(plan, running_);
 }
 
 void TrainingRun::run_iteration() {
-  if (sync_every_ > 1) make_graph();
-  draw_jitter();
-  iteration_start_ = now_;
-  partial_work_s_.assign(is_running_.size(), 0);
-  has_failed_.assign(is_running_.size(), false);
-  const ReplayedInterval replayed =
-      replay_interval(graph_, *changes_, set_starts(graph_, device_ends_, now_));
-  if (policy_.resumes_iteration && was_aborted_by_failure(replayed)) return resume_iteration(replayed);
-  finish_iteration(replayed, graph_);
+  if (sync_every_ > 1) prepare_graph();
+  graphs_.draw_jitter();
+  iteration_start_ = devices_.now();
+  devices_.begin_iteration();
+  LabelledGraph& graph = graphs_.current();
+  const double start = set_starts(graph, devices_.iteration_ends, devices_.now());
+  const ReplayedInterval replayed = graphs_.replay(graph, start, devices_.needed_until());
+  if (!policy_.resumes_iteration || !devices_.is_aborted_by_failure(replayed))
+    return finish_iteration(replayed, graph, 0);
+  if (const auto last = resume_iteration(replayed, plan_, running_, graphs_, devices_, record_))
+    finish_iteration(last->replayed, last->graph, last->earlier_work_s);
 }
 
-/// `graph` is the whole iteration, or the last part of a resumed one.
-void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const LabelledGraph& graph) {
-  if (replayed.ended == ReplayEnd::stopped) return interrupt();
-  const double before = std::accumulate(partial_work_s_.begin(), partial_work_s_.end(), 0.0);
-  if (replayed.ended == ReplayEnd::finished) {
-    RunInterval done = make_interval(RunInterval::Kind::iteration, replayed, graph);
-    done.repetitions = identical_iterations(done);
-    check_date(done.last_end());
-    const int times = notify_observers(done);
-    if (has_periodic_checkpoint()) uncheckpointed_work_s_ += times * (before + computed_seconds(done));
-    for (int i = 1; i < times; ++i) {
-      report_.iterations.push_back({iteration_start_, done.start_of(i)});
-      iteration_start_ = done.start_of(i);
-    }
-    complete_iteration(done.start_of(times));
-    if (times < done.repetitions) return interrupt();
-    device_ends_ = device_ends(graph, replayed.replay);
-    return is_checkpoint_due() ? write_checkpoint() : void();
+/// `graph` is the whole iteration, or the last part of a resumed one, whose earlier parts have computed for
+/// `earlier_work_s` device-seconds.
+void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const LabelledGraph& graph,
+                                   double earlier_work_s) {
+  if (replayed.ended == ReplayEnd::stopped) return record_.interrupt();
+  if (replayed.ended == ReplayEnd::finished) return complete_iteration(replayed, graph, earlier_work_s);
+  const RunInterval lost = record_.interval(RunInterval::Kind::lost_iteration, replayed, graph);
+  record_.add(lost);
+  if (devices_.is_aborted_by_failure(replayed))
+    record_.report.lost_work_s += earlier_work_s + computed_seconds(lost);
+  devices_.advance_past(replayed, fmt::format("the iteration is deadlocked: no task ends after {:.6g} s",
+                                              replayed.replay.makespan));
+}
+
+void TrainingRun::complete_iteration(const ReplayedInterval& replayed, const LabelledGraph& graph,
+                                     double earlier_work_s) {
+  RunInterval done = record_.interval(RunInterval::Kind::iteration, replayed, graph);
+  done.repetitions = identical_iterations(done);
+  check_date(done.last_end());
+  const int times = record_.add(done);
+  if (checkpoint_.exists) checkpoint_.work_after_it_s += times * (earlier_work_s + computed_seconds(done));
+  std::vector<IterationReport>& iterations = record_.report.iterations;
+  for (int i = 1; i <= times; ++i) {
+    iterations.push_back({iteration_start_, done.start_of(i)});
+    iteration_start_ = done.start_of(i);
   }
-  const RunInterval lost = make_interval(RunInterval::Kind::lost_iteration, replayed, graph);
-  notify_observers(lost);
-  if (was_aborted_by_failure(replayed)) report_.lost_work_s += before + computed_seconds(lost);
-  const bool is_deadlocked = stays_deadlocked(replayed);
-  advance(replayed.end);
-  if (is_deadlocked)
-    stop_for(
-        fmt::format("the iteration is deadlocked: no task ends after {:.6g} s", replayed.replay.makespan));
-}
-
-bool TrainingRun::was_aborted_by_failure(const ReplayedInterval& replayed) const {
-  return replayed.ended == ReplayEnd::aborted && next_failure() <= replayed.end;
-}
-
-void TrainingRun::draw_jitter() {
-  for (std::size_t i = 0; i < amounts_.size(); ++i) graph_.graph.tasks[i].amount = amounts_[i];
-  draw_jitter(graph_);
-}
-
-void TrainingRun::draw_jitter(LabelledGraph& graph) {
-  const std::uint64_t attempt = attempts_++;
-  if (!is_random(scenario_)) return;
-  JitterFactors factors(Rng::for_task(seed_, attempt), scenario_.compute_jitter.cv);
-  for (Task& task : graph.graph.tasks)
-    if (task.kind == TaskKind::compute) task.amount *= factors.next();
-}
-
-/// Replays `graph` from `start` until it is finished or aborted by the next failure or the end of the run.
-ReplayedInterval TrainingRun::replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes,
-                                              double start) {
-  return interval_replay_.replay_interval(graph, changes, start, std::min(next_failure(), end_of_run()),
-                                          policy_.resumes_iteration);
-}
-
-/// Whether the replay is deadlocked and no failure will abort it.
-bool TrainingRun::stays_deadlocked(const ReplayedInterval& replayed) const {
-  return replayed.replay.ended == ReplayEnd::deadlocked && next_failure() > replayed.end;
-}
-
-RunInterval TrainingRun::make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed,
-                                       const LabelledGraph& graph) const {
-  return {kind,
-          static_cast<int>(report_.iterations.size()),
-          replayed.start,
-          replayed.end,
-          graph,
-          replayed.replay,
-          interval_replay_.stop()};
-}
-
-/// Returns the number of repetitions that all observers have recorded, which is less than that of the
-/// interval only after a stop. Throws WorkStopped if there are none.
-int TrainingRun::notify_observers(RunInterval run_interval) {
-  const int all = run_interval.repetitions;
-  const auto counts = [](const RunObserver* it) { return it->counts_repetitions(); };
-  if (!std::all_of(observers_.begin(), observers_.end(), counts))
-    run_interval.repetitions = notify_of_each(run_interval, observers_);
-  // The other observers must not miss what these have recorded.
-  if (all > 1) run_interval.stop = {};
-  for (RunObserver* observer : observers_)
-    if (counts(observer)) observer->on_interval(run_interval);
-  const int times = run_interval.repetitions;
-  report_.tasks += times * static_cast<long long>(run_interval.replay.tasks.size());
-  report_.events_handled += times * run_interval.replay.events;
-  report_.flows += times * run_interval.replay.flows;
-  return times;
+  devices_.held = wanted_shards();
+  std::erase_if(devices_.held, [&](const StageShard& shard) { return devices_.has_left(shard.device); });
+  if (iterations.back().duration_s() == 0 && length_.seconds)
+    return devices_.stop_for("an iteration takes no time");
+  devices_.advance(iterations.back().end_s);
+  if (length_.seconds && iterations.size() == max_iterations)
+    record_.report.stopped =
+        fmt::format("at {:.6g} s: reached the maximum of {} iterations", devices_.now(), iterations.size());
+  if (times < done.repetitions) return record_.interrupt();
+  devices_.iteration_ends = device_ends(graph, replayed.replay);
+  if (!is_over() && !devices_.is_iteration_aborted && checkpoint_.is_due(devices_.now())) write_checkpoint();
 }
 
 /// Number of identical iterations, from a completed one on. All of them end before the next device event and
 /// before the end of the run. A checkpoint can be due only after the last.
 int TrainingRun::identical_iterations(const RunInterval& done) const {
-  const bool is_whole = &done.graph == &graph_;
-  if (!is_whole || !graph_.ends.empty() || is_random(scenario_) || sync_every_ > 1 ||
-      changes_->traces_change_after(done.start) || done.end <= done.start)
+  const bool is_whole = &done.graph == &graphs_.current();
+  if (!is_whole || !done.graph.ends.empty() || is_random(scenario_) || sync_every_ > 1 ||
+      graphs_.traces_change_after(done.start) || done.end <= done.start)
     return 1;
   const std::size_t limit = length_.seconds ? max_iterations : at(length_.iterations),
-                    max_iterations_left = limit - report_.iterations.size();
-  const double until = std::min(device_timeline_.next_date(), end_of_run()),
-               period = has_periodic_checkpoint() ? scenario_.checkpoint->period_s : infinity;
-  const double fitting = (std::min(until, checkpointed_at_ + period) - done.start) / (done.end - done.start);
+                    max_iterations_left = limit - record_.report.iterations.size();
+  const double until = std::min(devices_.timeline().next_date(), devices_.end());
+  const double fitting =
+      (std::min(until, checkpoint_.written_at + checkpoint_.period_s) - done.start) / (done.end - done.start);
   int times = static_cast<int>(std::clamp(fitting + 2, 1.0, static_cast<double>(max_iterations_left)));
-  const auto is_due = [&](double date) { return date - checkpointed_at_ >= period; };
-  while (times > 1 && (done.start_of(times) >= until || is_due(done.start_of(times - 1)))) --times;
+  while (times > 1 && (done.start_of(times) >= until || checkpoint_.is_due(done.start_of(times - 1))))
+    --times;
   return times;
 }
 
-void TrainingRun::complete_iteration(double end) {
-  report_.iterations.push_back({iteration_start_, end});
-  held_shards_ = wanted_shards();
-  std::erase_if(held_shards_, [&](const StageShard& place) { return has_failed_[at(place.device)]; });
-  if (end == iteration_start_ && length_.seconds) return stop_for("an iteration takes no time");
-  advance(end);
-  if (length_.seconds && report_.iterations.size() == max_iterations)
-    report_.stopped =
-        fmt::format("at {:.6g} s: reached the maximum of {} iterations", now_, report_.iterations.size());
+std::vector<StageShard> TrainingRun::wanted_shards() const {
+  const Plan computed = expand_virtual_stages(plan_);
+  std::vector<StageShard> shards = stage_shards(computed, running_);
+  if (!policy_.keeps_copies) return shards;
+  const std::vector<StageShard> copies =
+      redundant_shards(computed, initial_plan_, running_, devices_.available());
+  shards.insert(shards.end(), copies.begin(), copies.end());
+  return shards;
+}
+
+/// Before the first completed iteration there is nothing to fetch: weights are initialized from the seed.
+std::vector<Fetch> TrainingRun::plan_missing_fetches() const {
+  if (record_.completed() == 0) return {};
+  return plan_fetches(problem_, plan_, wanted_shards(), devices_.held);
+}
+
+/// Returns true if all running devices already have their weights, so that the iteration can start. Otherwise
+/// time has passed, so the caller must reconsider the state before the next iteration.
+bool TrainingRun::recover() {
+  std::vector<Fetch> fetches = plan_missing_fetches();
+  const auto lost =
+      std::find_if(fetches.begin(), fetches.end(), [](const Fetch& fetch) { return !fetch.from; });
+  if (lost != fetches.end()) {
+    if (!scenario_.checkpoint) {
+      devices_.stop_for(
+          fmt::format("no available device has the weights of layers {} to {}, and the scenario has no "
+                      "checkpoint",
+                      lost->layers.first, lost->layers.second - 1));
+      return false;
+    }
+    if (checkpoint_.exists && checkpoint_.iterations < record_.report.iterations.size()) {
+      roll_back();
+      fetches = plan_missing_fetches();
+    }
+  }
+  if (!fetches.empty()) fetch(fetches);
+  return fetches.empty();
+}
+
+void TrainingRun::fetch(const std::vector<Fetch>& fetches) {
+  double bytes = 0;
+  for (const Fetch& fetch : fetches) {
+    if (fetch.from) devices_.need_also(*fetch.from);
+    bytes += fetch.bytes;
+  }
+  LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
+  const ReplayedInterval replayed = graphs_.replay(graph, devices_.now(), devices_.needed_until());
+  if (replayed.ended == ReplayEnd::stopped) return record_.interrupt();
+  const bool is_done = replayed.ended == ReplayEnd::finished;
+  record_.note(devices_.now(), fmt::format("recovery: fetching {:.4g} GB of weights{}", bytes / 1e9,
+                                           is_done ? "" : ", aborted"));
+  record_.add(record_.interval(RunInterval::Kind::recovery, replayed, graph));
+  if (is_done) {
+    devices_.hold(wanted_shards());
+    devices_.need(devices_of(plan_, running_, devices_.available().size()));
+  }
+  devices_.advance_past(replayed, "fetching the weights is deadlocked");
+}
+
+/// Goes back to the checkpoint: later iterations are lost, and no device holds valid weights any more.
+void TrainingRun::roll_back() {
+  std::vector<IterationReport>& iterations = record_.report.iterations;
+  if (iterations.empty()) return;
+  if (!scenario_.checkpoint)
+    return devices_.stop_for(
+        fmt::format("policy `{}` loads the last checkpoint, but the scenario has none", policy_.name));
+  devices_.held.clear();
+  const std::size_t lost = checkpoint_.exists ? iterations.size() - checkpoint_.iterations : 0;
+  if (lost == 0) return;
+  record_.note(devices_.now(), fmt::format("{} iteration{} after the last checkpoint {} lost", lost,
+                                           lost == 1 ? "" : "s", lost == 1 ? "is" : "are"));
+  iterations.resize(checkpoint_.iterations);
+  record_.report.rolled_back += static_cast<int>(lost);
+  record_.report.lost_work_s += std::exchange(checkpoint_.work_after_it_s, 0.0);
+}
+
+/// Writing is synchronous: no device computes meanwhile.
+void TrainingRun::write_checkpoint() {
+  const auto first = std::find(running_.begin(), running_.end(), true) - running_.begin();
+  const Plan computed = expand_virtual_stages(plan_);
+  LabelledGraph graph = checkpoint_graph(problem_, plan_, computed.pipelines[static_cast<std::size_t>(first)],
+                                         static_cast<int>(first), *scenario_.checkpoint);
+  const ReplayedInterval replayed = graphs_.replay(graph, devices_.now(), devices_.needed_until());
+  if (replayed.ended == ReplayEnd::stopped) return record_.interrupt();
+  record_.add(record_.interval(RunInterval::Kind::checkpoint, replayed, graph));
+  const bool is_done = replayed.ended == ReplayEnd::finished;
+  record_.note(devices_.now(), is_done ? "a checkpoint is written" : "writing a checkpoint is aborted");
+  if (is_done) {
+    checkpoint_.iterations = record_.report.iterations.size();
+    checkpoint_.written_at = replayed.end;
+    checkpoint_.work_after_it_s = 0;
+    ++record_.report.checkpoints;
+  }
+  devices_.advance_past(replayed, "writing the checkpoint is deadlocked");
 }
 
 }  // namespace dtfm::sim

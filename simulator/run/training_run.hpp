@@ -1,20 +1,22 @@
 // Simulates a training run iteration by iteration, with failures, recoveries and checkpoints of a scenario.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "core/base/infinity.hpp"
+#include "core/base/stop.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
-#include "simulator/iteration/device_starts.hpp"
-#include "simulator/observation/device_timeline.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/run/failure_policy.hpp"
-#include "simulator/run/interval_replay.hpp"
 #include "simulator/run/recovery_graph.hpp"
-#include "simulator/run/scenario_profiles.hpp"
+#include "simulator/run/run_devices.hpp"
+#include "simulator/run/run_graphs.hpp"
+#include "simulator/run/run_record.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {
@@ -22,6 +24,19 @@ namespace dtfm::sim {
 struct RunLength {
   int iterations = 3;
   std::optional<double> seconds;  // simulated time, which replaces the number of iterations
+};
+
+/// What a checkpoint contains that is written periodically.
+struct PeriodicCheckpoint {
+  explicit PeriodicCheckpoint(const std::optional<Checkpoint>& checkpoint)
+      : exists(checkpoint && checkpoint->period_s > 0), period_s(exists ? checkpoint->period_s : infinity) {}
+  bool is_due(double date) const { return date - written_at >= period_s; }
+
+  bool exists;
+  double period_s;
+  double written_at = 0;       // s
+  std::size_t iterations = 0;  // in the checkpoint
+  double work_after_it_s = 0;  // device-seconds of later iterations
 };
 
 /// Rules of the simulation:
@@ -66,101 +81,48 @@ class TrainingRun {
   /// `checkpoints`, `events`, `lost_work_s`, `stopped`, `deadlocked` and the counts of the report.
   SimReport run(const RunLength& length, const std::vector<RunObserver*>& observers);
 
-  double length_s() const { return now_; }
+  double length_s() const { return devices_.now(); }
   /// Devices that were assigned to a slot at some time, ascending.
-  std::vector<int> devices() const;
+  std::vector<int> devices() const { return record_.assigned_devices(); }
 
  private:
   void run_iterations();
   bool is_over() const;
-  double end_of_run() const;
-  void note(double date, std::string text) { report_.events.push_back({date, std::move(text)}); }
-  void stop_for(const std::string& reason);
-  void interrupt();
-
-  void advance(double date);
-  void take(const DeviceEvent& event);
-  void wait_for_detection();
   void wait_for_join();
   void decide();
   void replan();
-  void notify_assignment();
-  void note_replacements(const Plan& next);
-  std::string missing_devices() const;
-  void make_graph();
-  double next_failure() const;
+  void assign(const Plan& plan);
+  void prepare_graph();
+
+  void run_iteration();
+  void finish_iteration(const ReplayedInterval& replayed, const LabelledGraph& graph, double earlier_work_s);
+  void complete_iteration(const ReplayedInterval& replayed, const LabelledGraph& graph,
+                          double earlier_work_s);
+  int identical_iterations(const RunInterval& done) const;
 
   std::vector<StageShard> wanted_shards() const;
   std::vector<Fetch> plan_missing_fetches() const;
   bool recover();
-  bool fetch(const std::vector<Fetch>& fetches);
+  void fetch(const std::vector<Fetch>& fetches);
   void roll_back();
-  std::size_t checkpointed_iterations() const;
-  bool is_checkpoint_due() const;
   void write_checkpoint();
-  bool has_periodic_checkpoint() const;
-  void run_iteration();
-  void finish_iteration(const ReplayedInterval& replayed, const LabelledGraph& graph);
-  bool was_aborted_by_failure(const ReplayedInterval& replayed) const;
-  void draw_jitter();
-  void draw_jitter(LabelledGraph& graph);
-  LabelledGraph graph_of(const Plan& plan) const;
-
-  struct ResumedIteration;
-  void resume_iteration(const ReplayedInterval& replayed);
-  std::vector<bool> unaffected_pipelines(double until) const;
-  void notify_partial(const LabelledGraph& graph, const ReplayedInterval& replayed);
-  void keep_only_pipelines(const std::vector<bool>& pipelines);
-  bool run_until_detected(ResumedIteration& resumed);
-  bool redistribute(ResumedIteration& resumed);
-  ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes, double start);
-  bool stays_deadlocked(const ReplayedInterval& replayed) const;
-  /// An interval of the current iteration. `replayed` and `graph` must outlive it.
-  RunInterval make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed,
-                            const LabelledGraph& graph) const;
-  int notify_observers(RunInterval run_interval);
-  int identical_iterations(const RunInterval& done) const;
-  void complete_iteration(double end);
 
   const Problem& problem_;
   const Scenario& scenario_;
   const FailurePolicyTraits& policy_;
   Replanner replan_;
   int sync_every_;
-  const PathSchedule* paths_;
-  std::uint64_t seed_;
-  RunLength length_;
-  std::vector<RunObserver*> observers_;
-  IntervalReplay interval_replay_;
-
-  SimReport report_;
-  double now_ = 0, detected_at_ = 0;  // s; detection time of the last failure
-  DeviceTimeline device_timeline_;
   std::vector<int> spares_;
-  Plan initial_plan_, plan_;                     // as given or replanned; with the currently assigned devices
-  std::vector<bool> running_;                    // [pipeline]
-  bool needs_decision_ = true;                   // the policy must decide before the next iteration
-  bool has_event_ = false;                       // a device has left or joined since the last replanning
-  bool iteration_aborted_ = false;               // a needed device has left since the last decision
-  std::vector<bool> is_running_, was_assigned_;  // [device]
-  std::vector<StageShard> held_shards_;          // the weights of the last completed iteration
-  std::vector<bool> is_needed_;                  // [device]: its failure aborts the current activity
-  std::uint64_t attempts_ = 0;                   // number of iterations started
+  StopFunction stop_;
+  RunLength length_;
 
-  /// When each device completed the last iteration; empty with a barrier, and if time has passed since.
-  std::vector<DeviceEnd> device_ends_;
-  double iteration_start_ = 0;          // s from which the length of the current iteration counts
-  std::vector<double> partial_work_s_;  // [device]: computed in earlier parts of the iteration
-  std::vector<bool> has_failed_;        // [device]: it has left since the iteration started
-
-  std::size_t checkpointed_iterations_ = 0;  // iterations in the checkpoint, if it is periodic
-  double checkpointed_at_ = 0;               // s at which it was written
-  double uncheckpointed_work_s_ = 0;         // device-seconds of the iterations after it
-
-  Plan graph_plan_;  // the plan of `graph_`
-  LabelledGraph graph_;
-  std::vector<double> amounts_;  // of the graph's tasks without jitter
-  std::optional<ScenarioProfiles> changes_;
+  RunRecord record_;
+  RunDevices devices_;
+  RunGraphs graphs_;
+  PeriodicCheckpoint checkpoint_;
+  Plan initial_plan_, plan_;    // as given or replanned; with the currently assigned devices
+  std::vector<bool> running_;   // [pipeline]
+  double iteration_start_ = 0;  // s from which the length of the current iteration counts
 };
 
 }  // namespace dtfm::sim

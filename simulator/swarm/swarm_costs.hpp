@@ -1,10 +1,10 @@
 // Seconds and bytes of visits, steps and moves in a swarm, derived from the stage loads of the simulator.
 #pragma once
 
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "core/base/index.hpp"
 #include "core/plan/problem.hpp"
 #include "simulator/swarm/swarm_traffic.hpp"
 
@@ -16,12 +16,10 @@ class SwarmCosts {
   /// device is unknown.
   SwarmCosts(const Problem& problem, int stages);
 
-  int stages() const { return static_cast<int>(stage_costs_.size()); }
   int samples() const { return samples_; }  // per micro-batch
   std::pair<int, int> layers(int stage) const { return stage_costs_[at(stage)].layers; }
   /// Devices of equal GPU and speed have the same kind, a number from 0.
   int kind(int device) const { return kind_[at(device)]; }
-  int kinds() const { return static_cast<int>(kind_times_.size()); }
   /// Seconds for a micro-batch at full speed. The backward pass includes recomputing its forward pass.
   double forward_s(int kind, int stage) const { return times(kind, stage).forward; }
   double backward_s(int kind, int stage) const { return times(kind, stage).backward; }
@@ -41,7 +39,6 @@ class SwarmCosts {
   double state_bytes(int stage) const { return stage_costs_[at(stage)].state_bytes; }
 
  private:
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   struct Times {
     double forward = 0, backward = 0, update = 0;
   };
@@ -57,17 +54,5 @@ class SwarmCosts {
   std::vector<int> kind_;
   std::vector<std::vector<Times>> kind_times_;  // [kind][stage]
 };
-
-/// The rate (bytes per second) at which each of `members` (devices) can send and receive in an all-reduce
-/// with the others: the minimum of the sums of its pairs' bandwidths in each direction (a `shared_by_sender`
-/// entry counts once) and of its shares of the uplinks and downlinks of device, host and site, times the
-/// network efficiency. Capacities of pairs of sites are not considered.
-std::vector<double> all_reduce_rates(const Problem& problem, std::span<const int> members);
-
-/// Lower bound (s) of the all-reduce among `members` given by the slowest pair, or by the slowest link entry
-/// that a sender shares: i sends `bytes` × (w_i + w_j) to j, its gradients of the shard that j sums and the
-/// sum of its own shard.
-double slowest_pair_s(const Problem& problem, std::span<const int> members, double bytes,
-                      std::span<const double> shards);
 
 }  // namespace dtfm::sim

@@ -16,19 +16,12 @@ constexpr double min_round_trip = 1e-6;
 
 }  // namespace
 
-SwarmNetwork::SwarmNetwork(const Topology& topology, const Calibration& constants, SwarmQueue& queue)
-    : topology_(topology),
-      constants_(constants),
-      queue_(queue),
-      lowered_(topology, constants, graph_),
-      routes_(topology.devices.size()),
-      traffic_(topology.sites.size() * topology.sites.size()) {
-  for (const Device& device : topology.devices) sites_.push_back(device.site);
-}
-
-double SwarmNetwork::overhead_s(int from, int to) const {
-  return message_overhead_s(constants_, topology_, from, to);
-}
+SwarmNetwork::SwarmNetwork(SwarmContext& run)
+    : run_(run),
+      topology_(run.problem.topology),
+      lowered_(topology_, run.problem.constants, graph_),
+      routes_(at(run.devices())),
+      traffic_(topology_.sites.size() * topology_.sites.size()) {}
 
 SwarmNetwork::Route SwarmNetwork::route(int from, int to) {
   std::vector<Route>& from_here = routes_[at(from)];
@@ -46,7 +39,7 @@ SwarmNetwork::Route SwarmNetwork::new_route(int from, int to) {
     fluid_link_.push_back(it.sharing == Sharing::fatpipe ? none : fluid_.add_link(it.bandwidth * efficiency));
   }
   Path path;
-  path.overhead = overhead_s(from, to);
+  path.overhead = message_overhead_s(run_.problem.constants, topology_, from, to);
   path.rate = infinity;
   const int first_use = static_cast<int>(uses_.size());
   for (const int link : graph_.routes[at(number)].links) {
@@ -74,29 +67,28 @@ int SwarmNetwork::new_message() {
   return number;
 }
 
-int SwarmNetwork::send(double now, int from, int to, double bytes, int owner, int purpose) {
+int SwarmNetwork::send(int from, int to, double bytes, int owner, Purpose purpose) {
   const int number = new_message();
   Message& it = messages_[at(number)];
   const std::uint32_t generation = it.generation + 1;
   it = {from, to, owner, purpose, bytes, none, 0, none, generation, true};
   ++sent_;
   if (from == to) {
-    queue_.push(now, 0, {QueueEvent::Kind::arrival, number, generation});
+    run_.push(run_.now, {QueueEvent::Kind::arrival, number, generation});
     return number;
   }
   const Route route = this->route(from, to);
   it.path = route.path;
   it.first_use = route.first_use;
-  begin_traffic(site(from), site(to), now);
+  begin_traffic(site(from), site(to));
   const Path& path = paths_[at(it.path)];
   if (path.use_count == 0) {
-    const double date = round_to_tick(now + (path.overhead + bytes / path.rate + path.latency));
-    queue_.push(date, 0, {QueueEvent::Kind::arrival, number, generation});
+    run_.push(run_.now + (path.overhead + bytes / path.rate + path.latency),
+              {QueueEvent::Kind::arrival, number, generation});
   } else {
     ++shared_;
     if (path.overhead > 0)
-      queue_.push(round_to_tick(now + path.overhead), 0,
-                  {QueueEvent::Kind::transfer_starts, number, generation});
+      run_.push(run_.now + path.overhead, {QueueEvent::Kind::transfer_starts, number, generation});
     else
       begin_transfer(number);
   }
@@ -114,51 +106,50 @@ void SwarmNetwork::begin_transfer(int number) {
   message_of_flow_[at(it.flow)] = number;
 }
 
-void SwarmNetwork::end_next(double now) {
+void SwarmNetwork::end_next() {
   const int flow = fluid_.ends().next().flow, number = message_of_flow_[at(flow)];
   Message& it = messages_[at(number)];
   fluid_.remove(flow);
   it.flow = none;
-  queue_.push(round_to_tick(now + paths_[at(it.path)].latency), 0,
-              {QueueEvent::Kind::arrival, number, it.generation});
+  run_.push(run_.now + paths_[at(it.path)].latency, {QueueEvent::Kind::arrival, number, it.generation});
 }
 
-SwarmNetwork::Message SwarmNetwork::arrive(int number, double now) {
+SwarmNetwork::Message SwarmNetwork::arrive(int number) {
   const Message it = messages_[at(number)];
-  free(number, now, it.bytes);
+  free(number, it.bytes);
   return it;
 }
 
-void SwarmNetwork::cancel(int number, double now) {
+void SwarmNetwork::cancel(int number) {
   const int flow = messages_[at(number)].flow;
   if (flow != none) fluid_.remove(flow);
-  free(number, now, 0);
+  free(number, 0);
 }
 
-void SwarmNetwork::free(int number, double now, double bytes) {
+void SwarmNetwork::free(int number, double bytes) {
   Message& it = messages_[at(number)];
   DTFM_ASSERT(it.is_active);
   it.is_active = false;
-  if (it.from != it.to) end_traffic(site(it.from), site(it.to), bytes, now);
+  if (it.from != it.to) end_traffic(site(it.from), site(it.to), bytes);
   unused_.push_back(number);
 }
 
-void SwarmNetwork::begin_traffic(int from_site, int to_site, double now) {
+void SwarmNetwork::begin_traffic(int from_site, int to_site) {
   Traffic& it = traffic(from_site, to_site);
-  if (it.active++ == 0) it.since = now;
+  if (it.active++ == 0) it.since = run_.now;
 }
 
-void SwarmNetwork::end_traffic(int from_site, int to_site, double bytes, double now) {
+void SwarmNetwork::end_traffic(int from_site, int to_site, double bytes) {
   Traffic& it = traffic(from_site, to_site);
   it.bytes += bytes;
-  if (--it.active == 0) it.busy += now - it.since;
+  if (--it.active == 0) it.busy += run_.now - it.since;
 }
 
-std::vector<LinkReport> SwarmNetwork::reports(double now) const {
+std::vector<LinkReport> SwarmNetwork::reports() const {
   std::vector<LinkReport> reports;
   for (std::size_t i = 0; i < traffic_.size(); ++i) {
     const Traffic& it = traffic_[i];
-    const double busy = it.busy + (it.active > 0 ? now - it.since : 0);
+    const double busy = it.busy + (it.active > 0 ? run_.now - it.since : 0);
     if (it.bytes > 0 || busy > 0)
       reports.push_back({static_cast<int>(i / topology_.sites.size()),
                          static_cast<int>(i % topology_.sites.size()), it.bytes, busy});
