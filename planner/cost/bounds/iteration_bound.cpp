@@ -244,14 +244,9 @@ int IterationBounds::min_stages() const {
 }
 
 /// Lower bound on the seconds per micro-batch of the slowest device, which has several chunks: an equal share
-/// of all work, the largest layer, and as many of the smallest layers as the device with the most layers has
-/// at least. A single device computes all layers.
+/// of all work.
 double IterationBounds::slowest_device_s(int devices) const {
-  const WorkBound& work = layer_times_.forward_backward;
-  if (devices == 1) return work.single_device_s;
-  const auto layers = static_cast<std::size_t>(divide_rounding_up(layers_, devices));
-  return std::max({balanced_.forward_backward / rate_sums_[at(devices)], work.sorted_s.back(),
-                   work.smallest_sums_s[layers]});
+  return balanced_.forward_backward / rate_sums_[at(devices)];
 }
 
 /// Lower bound on the time of one micro-batch: it passes all stages and hops, forward and backward. If the
@@ -260,7 +255,6 @@ double IterationBounds::slowest_device_s(int devices) const {
 double IterationBounds::micro_batch_path_s(int stages, double min_hops_s) const {
   const WorkBound& work =
       traits(model_.schedule).splits_backward ? layer_times_.forward : layer_times_.forward_backward;
-  if (stages == 1) return work.single_device_s + min_hops_s;
   return work.sum_s + std::max(hop_.sum(stages) + 4 * compression_s_ * (stages - 1), min_hops_s);
 }
 

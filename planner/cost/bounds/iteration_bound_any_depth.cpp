@@ -180,8 +180,6 @@ bool IterationBounds::pipeline_runs(int stages, int micro_batches, const Pipelin
   const double first_s = costs.first_sync_s + layer_times_.first_update_s;
   if (traits(model_.schedule).has_chunks)
     return micro_batches * slowest_device_s(stages) + first_s <= limit_s;
-  if (stages == 1 && micro_batches * layer_times_.forward_backward.single_device_s + first_s > limit_s)
-    return false;
   const bool forwards_first = traits(model_.schedule).forwards_first;
   bool exceeds_memory = false;
   const int rounds = model_.flush > 0 ? rounded_up(micro_batches, model_.flush) : 1;

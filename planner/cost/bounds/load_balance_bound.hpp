@@ -11,14 +11,10 @@ struct DeviceKindTimes {
   std::vector<double> forward_s, backward_s, update_s;
 };
 
-/// Bounds on work that consists of layers, each on the device that is fastest for it, except
-/// `single_device_s`.
+/// Bounds on work that consists of layers, each on the device that is fastest for it.
 struct WorkBound {
-  std::vector<double> before_s;         // of the first n layers, by n
-  std::vector<double> sorted_s;         // by layer, ascending
-  std::vector<double> smallest_sums_s;  // sums of the n smallest layers, by n
+  std::vector<double> before_s;  // of the first n layers, by n
   double sum_s = 0;
-  double single_device_s = 0;  // all layers on the fastest single device
 };
 
 struct LayerTimesBound {

@@ -25,8 +25,7 @@ std::vector<SyncTrafficBound::Peer> SyncTrafficBound::peers_of(const NetworkCost
   return peers;
 }
 
-SyncTrafficBound::Sets SyncTrafficBound::sets_of(const NetworkCost& network, const std::vector<Peer>& peers,
-                                                 bool most_used) {
+SyncTrafficBound::Sets SyncTrafficBound::sets_of(const NetworkCost& network, const std::vector<Peer>& peers) {
   std::map<int, int> users;  // by capacity
   for (const Peer& peer : peers)
     for (const int id : peer.path) ++users[id];
@@ -36,7 +35,7 @@ SyncTrafficBound::Sets SyncTrafficBound::sets_of(const NetworkCost& network, con
     int best = -1, best_users = 0;
     for (const int id : peer.path) {
       const int of_id = users.at(id);
-      if (best >= 0 && (most_used ? of_id <= best_users : of_id >= best_users)) continue;
+      if (best >= 0 && of_id <= best_users) continue;
       best = id;
       best_users = of_id;
     }
@@ -114,17 +113,10 @@ SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vecto
     std::vector<Sets> all;
     double total_s = 0;
     for (const bool sends : {true, false}) {
-      const std::vector<Peer> peers = peers_of(network, devices, group, device, sends);
-      const bool has_choice = std::any_of(peers.begin(), peers.end(), [](const Peer& peer) {
-        return peer.path.end() - peer.path.begin() > 1;
-      });
-      for (const bool most_used : {true, false}) {
-        if (!most_used && !has_choice) continue;
-        all.push_back(sets_of(network, peers, most_used));
-        double capacity = 0;
-        for (const Set& set : all.back()) capacity += set.capacity;
-        total_s = std::max(total_s, 1 / capacity);
-      }
+      all.push_back(sets_of(network, peers_of(network, devices, group, device, sends)));
+      double capacity = 0;
+      for (const Set& set : all.back()) capacity += set.capacity;
+      total_s = std::max(total_s, 1 / capacity);
     }
     if (has_peers) total_s_ = std::min(total_s_, total_s);
     std::fill(slowest.begin(), slowest.end(), 0.0);

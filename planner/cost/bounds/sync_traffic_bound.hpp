@@ -13,9 +13,8 @@ namespace dtfm::cost {
 /// holds for what a device receives. All results are the minimum over `devices`, so they hold for every
 /// device of a plan.
 ///
-/// A set consists of the receivers whose path crosses one shared capacity. Where paths cross several, the
-/// bound is the better of two choices: the one that most receivers share, or the one that fewest do. Neither
-/// depends on capacities, so faster links never raise the bound.
+/// A set consists of the receivers whose path crosses one shared capacity: where paths cross several, the one
+/// that most receivers share. That does not depend on capacities, so faster links never raise the bound.
 class SyncTrafficBound {
  public:
   /// Bounds for each of `devices`, which are all devices of the topology that a plan may use. Takes
@@ -55,10 +54,10 @@ class SyncTrafficBound {
   };
   static std::vector<Peer> peers_of(const NetworkCost& network, const std::vector<int>& devices,
                                     const std::vector<int>& group, int device, bool sends);
-  static Sets sets_of(const NetworkCost& network, const std::vector<Peer>& peers, bool most_used);
+  static Sets sets_of(const NetworkCost& network, const std::vector<Peer>& peers);
 
-  /// Each different device: directions and choices of capacities. Empty if all devices are in the group,
-  /// because then all partners are.
+  /// Each different device, by direction. Empty if all devices are in the group, because then all partners
+  /// are.
   std::vector<std::vector<Sets>> devices_;
   std::vector<double> to_each_s_;  // by number of partners, wherever they are
   double total_s_ = 0;
