@@ -87,7 +87,7 @@ LayerTimesBound min_layer_times(const std::vector<DeviceKindTimes>& kinds) {
   bound.backward = work_bound(kinds, [](const DeviceKindTimes& it) { return it.backward_s; });
   bound.first_update_s = std::numeric_limits<double>::infinity();
   for (const DeviceKindTimes& it : kinds)
-    bound.first_update_s = std::min(bound.first_update_s, it.update_s.front());
+    bound.first_update_s = std::min(bound.first_update_s, it.first_update_s);
   return bound;
 }
 

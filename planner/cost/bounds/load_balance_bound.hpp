@@ -5,10 +5,10 @@
 
 namespace dtfm::cost {
 
-/// Seconds by layer, per micro-batch (forward, backward) and per iteration (update).
 struct DeviceKindTimes {
   int devices = 0;
-  std::vector<double> forward_s, backward_s, update_s;
+  std::vector<double> forward_s, backward_s;  // by layer, per micro-batch
+  double first_update_s = 0;                  // of the first layer, per iteration
 };
 
 /// Bounds on work that consists of layers, each on the device that is fastest for it.
