@@ -76,19 +76,18 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
   // Bounds assume an iteration barrier: overlapping iterations may take less time.
   if (model.stages.layers() > max_layers || !best.plan.execution.iteration_barrier) return std::nullopt;
   const auto& [stages, replicas] = options.limits;
-  std::optional<cost::IterationBounds> made;
+  std::optional<cost::BoundInputs> inputs;
   try {
-    made.emplace(model, until_time_limit(options.common, bound_grace_s).stop);
+    inputs.emplace(cost::bound_inputs(model, until_time_limit(options.common, bound_grace_s).stop));
   } catch (const WorkStopped&) {
     return std::nullopt;
   }
-  const cost::IterationBounds& bounds = *made;
-  const cost::IterationBound time_bound = bounds.for_all_plans(stages, replicas);
+  const cost::IterationBound time_bound = cost::iteration_bound(*inputs, {stages, replicas});
   if (!time_bound.fits) return std::nullopt;
   const double iteration_s = first_scenario_seconds(best, simulated);
   if (!traits(options.objective).device_weight)
     return PlanBound{time_bound.value, iteration_s, time_bound.method};
-  const int groups = stages.value_or(bounds.min_stages()) * replicas.value_or(1);
+  const int groups = stages.value_or(cost::min_stages(*inputs)) * replicas.value_or(1);
   return weighted_bound(options.objective, best, groups * model.by_degree.front().tensor(), iteration_s);
 }
 

@@ -158,20 +158,20 @@ void check_random_swaps(Rng& rng, const CommCostModel& model, double guidance, i
 
 /// Returns two disjoint segments of stages of one random length; the later one comes first in about half of
 /// the calls.
-std::tuple<StageSegment, StageSegment, int> random_runs(Rng& rng, const CommCostModel& model) {
+std::tuple<StageSlot, StageSlot, int> random_runs(Rng& rng, const CommCostModel& model) {
   const auto below = [&rng](int end) { return static_cast<int>(rng.below(static_cast<std::uint32_t>(end))); };
   const int length = 1 + below(model.stages / 2);
   const int first = below(model.stages - 2 * length + 1);
   const int second = first + length + below(model.stages - first - 2 * length + 1);
-  const StageSegment one{first, below(model.replicas)}, other{second, below(model.replicas)};
+  const StageSlot one{first, below(model.replicas)}, other{second, below(model.replicas)};
   if (below(2) == 0) return {one, other, length};
   return {other, one, length};
 }
 
 /// Returns the groups after two segments of stages along the pipelines of `state` have been swapped.
-Groups with_runs_swapped(const CommCostState& state, StageSegment a, StageSegment b, int length) {
+Groups with_runs_swapped(const CommCostState& state, StageSlot a, StageSlot b, int length) {
   const Placement placement = state.placement();
-  const auto pipeline_of = [&](StageSegment run) {
+  const auto pipeline_of = [&](StageSlot run) {
     const int device = state.group(run.stage)[at(run.slot)];
     int pipeline = 0;
     while (placement.at(run.stage, pipeline) != device) ++pipeline;

@@ -52,20 +52,20 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
             how.gradient_sync, how.overlap, how.flush.value_or(0), how.chunks.value_or(1));
     const IterationModel model(problem, any_degree ? std::vector{1, 2} : std::vector{tensor},
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
-    const IterationBounds bounds(model);
+    const BoundInputs bounds = bound_inputs(model);
     const IterationEstimate estimate = estimate_iteration(model, plan);
     if (estimate.deficit_bytes > 0) continue;
     ++fitting;
     const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
-    const IterationBound of_shape = bounds.for_all_plans(stages_of(plan), replicas_of(plan));
+    const IterationBound of_shape = iteration_bound(bounds, {stages_of(plan), replicas_of(plan)});
     REQUIRE(of_shape.fits);
     REQUIRE(of_shape.value > 0);
     REQUIRE(of_shape.value <= estimate.iteration_s);
     REQUIRE(of_shape.value <= simulated);
-    REQUIRE(bounds.min_stages() <= stages_of(plan));
-    const double of_all = bounds.for_all_plans().value;
-    const IterationBound of_depth = bounds.for_all_plans(stages_of(plan), {});
-    REQUIRE(bounds.for_all_plans().fits);
+    REQUIRE(min_stages(bounds) <= stages_of(plan));
+    const double of_all = iteration_bound(bounds).value;
+    const IterationBound of_depth = iteration_bound(bounds, {stages_of(plan), {}});
+    REQUIRE(iteration_bound(bounds).fits);
     REQUIRE(of_depth.fits);
     REQUIRE(of_depth.value <= of_shape.value * (1 + 1e-6));
     REQUIRE(of_all <= of_depth.value * (1 + 1e-6));
@@ -118,7 +118,7 @@ TEST_CASE("no plan with pipelines of different depths is simulated below the bou
       const ExecutionConfig& how = problem.job.execution;
       CAPTURE(seed, shared, how.schedule, how.gradient_sync, how.overlap, how.flush.value_or(0));
       const IterationModel model(problem);
-      const IterationBound bound = IterationBounds(model).for_all_plans();
+      const IterationBound bound = iteration_bound(bound_inputs(model));
       const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
       REQUIRE(bound.fits);
       REQUIRE(bound.value > 0);
@@ -132,7 +132,7 @@ TEST_CASE("the best of all plans of tiny problems is not below the bound") {
     CAPTURE(number);
     const Problem problem = tiny_problem(number);
     const IterationModel model(problem);
-    CHECK(IterationBounds(model).for_all_plans().value <= tiny_optimum(problem).seconds);
+    CHECK(iteration_bound(bound_inputs(model)).value <= tiny_optimum(problem).seconds);
   }
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("the best of all plans on two sites is not below the bound") {
           links.bandwidth(from, to) *= number % 4 == 2 ? 0.1 : 0.03;
     }
     const IterationModel model(problem);
-    CHECK(IterationBounds(model).for_all_plans().value <= tiny_optimum(problem).seconds);
+    CHECK(iteration_bound(bound_inputs(model)).value <= tiny_optimum(problem).seconds);
   }
 }
 
@@ -175,7 +175,9 @@ TEST_CASE("gradients or activations have to cross between sites") {
   problem.job.execution.schedule = Schedule::gpipe;
   problem.job.execution.gradient_sync = GradientSync::sharded_ps;
   const IterationModel model(problem);
-  CHECK(IterationBounds(model).for_all_plans(2, 2).value == Approx(16).epsilon(1e-5));
+  const IterationBound bound = iteration_bound(bound_inputs(model), {2, 2});
+  CHECK(bound.value == Approx(16).epsilon(1e-5));
+  CHECK(bound.winner == "groups of devices");
   const double simulated = replay(iteration_graph(problem, plan_of(problem.job, 2, 2, 4)).graph).makespan;
   CHECK(simulated == Approx(16).epsilon(1e-5));
 }
@@ -190,7 +192,7 @@ TEST_CASE("faster links and devices do not raise the bound") {
       CAPTURE(seed, shared);
       const auto bound = [&] {
         const IterationModel model(problem);
-        return IterationBounds(model).for_all_plans().value;
+        return iteration_bound(bound_inputs(model)).value;
       };
       const double before = bound();
       auto& links = std::get<RuleLinks>(problem.topology.edit().links).links;
@@ -211,10 +213,10 @@ TEST_CASE("the bound of two replicas includes gradient synchronization") {
   problem.job.training.global_batch = 4;
   problem.job.training.precision = Precision::fp32;
   const IterationModel model(problem);
-  const IterationBounds bounds(model);
-  CHECK(bounds.for_all_plans({}, 1).value == Approx(12).epsilon(1e-5));
-  CHECK(bounds.for_all_plans({}, 2).value == Approx(7).epsilon(1e-5));
-  CHECK(bounds.for_all_plans().value == Approx(7).epsilon(1e-5));
+  const BoundInputs bounds = bound_inputs(model);
+  CHECK(iteration_bound(bounds, {{}, 1}).value == Approx(12).epsilon(1e-5));
+  CHECK(iteration_bound(bounds, {{}, 2}).value == Approx(7).epsilon(1e-5));
+  CHECK(iteration_bound(bounds).value == Approx(7).epsilon(1e-5));
 }
 
 TEST_CASE("no plan is estimated or simulated below the bound") {
@@ -235,8 +237,8 @@ TEST_CASE("no random plan is below the bound on the shipped topologies") {
                     published_job(), shipped_calibration("v100").constants, built_in_roofline()};
     problem.job.training.global_batch = 64;
     const IterationModel model(problem);
-    const IterationBounds bounds(model);
-    const double of_all = bounds.for_all_plans().value;
+    const BoundInputs bounds = bound_inputs(model);
+    const double of_all = iteration_bound(bounds).value;
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       CAPTURE(seed);
       Rng rng = Rng::for_task(seed, 2);
@@ -246,7 +248,7 @@ TEST_CASE("no random plan is below the bound on the shipped topologies") {
       REQUIRE(of_all <= simulated);
       if (estimate.deficit_bytes > 0) continue;
       ++fitting;
-      const IterationBound bound = bounds.for_all_plans(stages_of(plan), replicas_of(plan));
+      const IterationBound bound = iteration_bound(bounds, {stages_of(plan), replicas_of(plan)});
       REQUIRE(bound.fits);
       REQUIRE(bound.value <= estimate.iteration_s);
       REQUIRE(bound.value <= simulated);
@@ -261,7 +263,7 @@ TEST_CASE("on one device the bound is the time") {
                   Calibration{1, 0, 1, 0.25}};
   problem.job.training.global_batch = 5;
   const IterationModel model(problem);
-  const IterationBound bound = IterationBounds(model).for_all_plans();
+  const IterationBound bound = iteration_bound(bound_inputs(model));
   const double time = estimate_iteration(model, plan_of(problem.job, 1, 1, 5)).iteration_s;
   CHECK(bound.value == Approx(time).epsilon(1e-8));
   CHECK(bound.value >= 5 * 4 * 3 + 0.25 - 1e-6);
@@ -274,8 +276,9 @@ TEST_CASE("an even gpipe on equal devices and links reaches the bound") {
   problem.job.training.global_batch = 6;
   problem.job.training.precision = Precision::fp32;
   const IterationModel model(problem);
-  const IterationBound bound = IterationBounds(model).for_all_plans(4, 1);
+  const IterationBound bound = iteration_bound(bound_inputs(model), {4, 1});
   CHECK(bound.value == Approx(24 + 3.6 + 5 * 6).epsilon(1e-3));
+  CHECK(bound.winner == "pipelines of any depth");
   CHECK(bound.value <= estimate_iteration(model, plan_of(problem.job, 4, 1, 6)).iteration_s);
 }
 
@@ -291,7 +294,7 @@ TEST_CASE("zb-h1: the first stage may synchronize while the last one computes we
   problem.topology.edit().gpus[0].memory = Bytes(1e15);
   const Plan plan = plan_of(problem.job, 2, 2, 4);
   const IterationModel model(problem);
-  const IterationBound bound = IterationBounds(model).for_all_plans(2, 2);
+  const IterationBound bound = iteration_bound(bound_inputs(model), {2, 2});
   CHECK(bound.value >= 4 * 3 * (1 - 1e-6));
   CHECK(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
 }
@@ -302,7 +305,9 @@ TEST_CASE("heterogeneous devices share the work in proportion to their speeds") 
   for (int i = 4; i < 8; ++i) problem.topology.edit().devices[at(i)].speed = 0.5;
   problem.job.training.global_batch = 600;
   const IterationModel model(problem);
-  CHECK(IterationBounds(model).for_all_plans(1, 8).value == Approx(600 * 12 * 3 / 6.0).epsilon(0.01));
+  const IterationBound bound = iteration_bound(bound_inputs(model), {1, 8});
+  CHECK(bound.value == Approx(600 * 12 * 3 / 6.0).epsilon(0.01));
+  CHECK(bound.winner == "balanced compute");
 }
 
 TEST_CASE("a model that cannot fit in memory is reported") {
@@ -312,13 +317,13 @@ TEST_CASE("a model that cannot fit in memory is reported") {
   const double held = needs.state + needs.per_micro_batch + needs.working;
   problem.topology.edit().gpus[0].memory = Bytes(held / 2.5);
   const IterationModel model(problem);
-  const IterationBounds bounds(model);
-  CHECK(bounds.min_stages() == 3);
-  CHECK_FALSE(bounds.for_all_plans(2, 1).fits);
-  CHECK(bounds.for_all_plans().fits);
+  const BoundInputs bounds = bound_inputs(model);
+  CHECK(min_stages(bounds) == 3);
+  CHECK_FALSE(iteration_bound(bounds, {2, 1}).fits);
+  CHECK(iteration_bound(bounds).fits);
   problem.topology.edit().gpus[0].memory = Bytes(held / 10);
-  CHECK_FALSE(IterationBounds(model).for_all_plans().fits);
-  CHECK(IterationBounds(model).min_stages() == 0);
+  CHECK_FALSE(iteration_bound(bound_inputs(model)).fits);
+  CHECK(min_stages(bound_inputs(model)) == 0);
 }
 
 // Activations of 8 layers, all replicated: stages of one device hold one copy, those of four hold four.
@@ -334,10 +339,10 @@ TEST_CASE("memory bounds count no more copies of activations than the smallest t
     const IterationModel model(problem, degrees,
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     CHECK(estimate_iteration(model, plan).deficit_bytes <= 0);
-    CHECK(IterationBounds(model).for_all_plans(4, 1).fits);
+    CHECK(iteration_bound(bound_inputs(model), {4, 1}).fits);
   }
   const IterationModel whole(problem, 4);
-  CHECK_FALSE(IterationBounds(whole).for_all_plans(1, 1).fits);
+  CHECK_FALSE(iteration_bound(bound_inputs(whole), {1, 1}).fits);
 }
 
 // One large GPU and four small ones, which together have 1.4 times its memory: all layers fit on the large
@@ -358,8 +363,8 @@ TEST_CASE("memory bounds allow one large device if devices differ and degrees ar
     const IterationModel model(problem, {1, 4},
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     REQUIRE(estimate_iteration(model, plan_of(problem.job, 1, 1, 1)).deficit_bytes <= 0);
-    CHECK(IterationBounds(model).for_all_plans().fits);
-    CHECK(IterationBounds(model).for_all_plans(1, 1).fits);
+    CHECK(iteration_bound(bound_inputs(model)).fits);
+    CHECK(iteration_bound(bound_inputs(model), {1, 1}).fits);
   }
 }
 
@@ -381,7 +386,7 @@ TEST_CASE("the bound of a billion micro-batches is found like that of a few") {
       if (schedule == Schedule::gpipe) plan.execution.flush = max_fitting_flush(model, plan);
       const IterationEstimate estimate = estimate_iteration(model, plan);
       REQUIRE(estimate.deficit_bytes <= 0);
-      const IterationBound bound = IterationBounds(model).for_all_plans();
+      const IterationBound bound = iteration_bound(bound_inputs(model));
       CHECK(bound.fits);
       CHECK(bound.value <= estimate.iteration_s * (1 + 1e-9));
       CHECK(bound.value >= 0.9 * estimate.iteration_s);
@@ -392,19 +397,19 @@ TEST_CASE("a bound that is stopped is lower, and one that is stopped at once doe
   Problem problem = tiny_problem(3);
   const IterationModel model(problem);
   int asked = 0;
-  const IterationBounds bounds(model, [&] { return ++asked < 0; });
+  const BoundInputs bounds = bound_inputs(model, [&] { return ++asked < 0; });
   const int prepared = asked;
   REQUIRE(prepared > 10);
-  const double whole = bounds.for_all_plans().value;
+  const double whole = iteration_bound(bounds).value;
   const int all = asked;
   REQUIRE(all > prepared + 100);
-  CHECK_THROWS_AS(IterationBounds(model, [] { return true; }), WorkStopped);
+  CHECK_THROWS_AS(bound_inputs(model, [] { return true; }), WorkStopped);
   asked = 0;
-  CHECK_THROWS_AS(IterationBounds(model, [&] { return ++asked == prepared; }), WorkStopped);
+  CHECK_THROWS_AS(bound_inputs(model, [&] { return ++asked == prepared; }), WorkStopped);
   for (const int last : {prepared + 1, (prepared + all) / 2, all}) {
     CAPTURE(last);
     asked = 0;
-    const IterationBound cut = IterationBounds(model, [&] { return ++asked >= last; }).for_all_plans();
+    const IterationBound cut = iteration_bound(bound_inputs(model, [&] { return ++asked >= last; }));
     CHECK(cut.fits);
     CHECK(cut.value > 0);
     CHECK(cut.value <= whole * (1 + 1e-12));

@@ -273,10 +273,11 @@ TEST_CASE("no sharded plan is below its bounds") {
         const IterationEstimate estimate = estimate_iteration(model, plan);
         if (estimate.deficit_bytes > 0) continue;
         ++fitting;
-        const IterationBounds all(model);
-        const IterationBound bound = all.for_all_plans(),
-                             of_shape = all.for_all_plans(static_cast<int>(plan.pipelines[0].stages.size()),
-                                                          static_cast<int>(plan.pipelines.size()));
+        const BoundInputs all = bound_inputs(model);
+        const IterationBound bound = iteration_bound(all),
+                             of_shape =
+                                 iteration_bound(all, {static_cast<int>(plan.pipelines[0].stages.size()),
+                                                       static_cast<int>(plan.pipelines.size())});
         REQUIRE(bound.fits);
         REQUIRE(of_shape.fits);
         REQUIRE(bound.value > 0);

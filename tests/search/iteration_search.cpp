@@ -257,7 +257,7 @@ TEST_CASE("every sequence is trained within the limits whatever is automatic") {
           }
           CHECK(trained == batch);
           if (stages) CHECK(it.shape().stages == *stages);
-          CHECK(IterationBounds(it.job->model).for_all_plans().value <= it.iteration_s * (1 + 1e-9));
+          CHECK(iteration_bound(bound_inputs(it.job->model)).value <= it.iteration_s * (1 + 1e-9));
         }
       }
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "planner/search/iteration_time/decisions.hpp"
+#include "planner/search/iteration_time/editable_plan.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "tests/support/catch.hpp"

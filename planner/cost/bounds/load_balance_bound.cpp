@@ -20,22 +20,15 @@ std::vector<double> sum_of(const std::vector<double>& a, const std::vector<doubl
 
 template <class Seconds>
 WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& seconds) {
-  WorkBound work;
-  work.sorted_s.assign(kinds.front().forward_s.size(), std::numeric_limits<double>::infinity());
-  work.single_device_s = std::numeric_limits<double>::infinity();
+  std::vector<double> fastest_s(kinds.front().forward_s.size(), std::numeric_limits<double>::infinity());
   for (const DeviceKindTimes& kind : kinds) {
     const std::vector<double> layer_s = seconds(kind);
-    for (std::size_t i = 0; i < layer_s.size(); ++i)
-      work.sorted_s[i] = std::min(work.sorted_s[i], layer_s[i]);
-    work.single_device_s =
-        std::min(work.single_device_s, std::accumulate(layer_s.begin(), layer_s.end(), 0.0));
+    for (std::size_t i = 0; i < layer_s.size(); ++i) fastest_s[i] = std::min(fastest_s[i], layer_s[i]);
   }
-  work.before_s = {0};
-  for (const double it : work.sorted_s) work.before_s.push_back(work.before_s.back() + it);
-  std::sort(work.sorted_s.begin(), work.sorted_s.end());
-  work.smallest_sums_s = {0};
-  for (const double it : work.sorted_s) work.smallest_sums_s.push_back(work.smallest_sums_s.back() + it);
-  work.sum_s = work.smallest_sums_s.back();
+  WorkBound work{{0}};
+  for (const double it : fastest_s) work.before_s.push_back(work.before_s.back() + it);
+  std::sort(fastest_s.begin(), fastest_s.end());
+  work.sum_s = std::accumulate(fastest_s.begin(), fastest_s.end(), 0.0);
   return work;
 }
 
@@ -94,7 +87,7 @@ LayerTimesBound min_layer_times(const std::vector<DeviceKindTimes>& kinds) {
   bound.backward = work_bound(kinds, [](const DeviceKindTimes& it) { return it.backward_s; });
   bound.first_update_s = std::numeric_limits<double>::infinity();
   for (const DeviceKindTimes& it : kinds)
-    bound.first_update_s = std::min(bound.first_update_s, it.update_s.front());
+    bound.first_update_s = std::min(bound.first_update_s, it.first_update_s);
   return bound;
 }
 

@@ -5,20 +5,16 @@
 
 namespace dtfm::cost {
 
-/// Seconds by layer, per micro-batch (forward, backward) and per iteration (update).
 struct DeviceKindTimes {
   int devices = 0;
-  std::vector<double> forward_s, backward_s, update_s;
+  std::vector<double> forward_s, backward_s;  // by layer, per micro-batch
+  double first_update_s = 0;                  // of the first layer, per iteration
 };
 
-/// Bounds on work that consists of layers, each on the device that is fastest for it, except
-/// `single_device_s`.
+/// Bounds on work that consists of layers, each on the device that is fastest for it.
 struct WorkBound {
-  std::vector<double> before_s;         // of the first n layers, by n
-  std::vector<double> sorted_s;         // by layer, ascending
-  std::vector<double> smallest_sums_s;  // sums of the n smallest layers, by n
+  std::vector<double> before_s;  // of the first n layers, by n
   double sum_s = 0;
-  double single_device_s = 0;  // all layers on the fastest single device
 };
 
 struct LayerTimesBound {

@@ -1,6 +1,7 @@
 #include "planner/cost/bounds/message_bounds.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
@@ -37,40 +38,22 @@ SpanningTreeBound spanning(const std::vector<int>& devices, const StopFunction& 
       stop);
 }
 
-}  // namespace
+/// Messages of collectives between pairs of devices, in as many parts as their hosts allow.
+class HostMessages {
+ public:
+  HostMessages(const IterationModel& model, const StopFunction& stop);
+  MessageCost fastest(int from, int to) const;
+  int max_parts() const { return max_parts_; }
 
-SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices,
-                            const StopFunction& stop) {
-  const SmallestMessages messages(model);
-  return spanning(devices, stop,
-                  [&](int a, int b) { return messages.total_s(a, b) + messages.total_s(b, a); });
-}
+ private:
+  const IterationModel& model_;
+  std::vector<int> host_sizes_;
+  int max_parts_ = 1;
+  /// If the devices of some host have different links: minimum over all messages between hosts.
+  std::optional<MessageCost> least_;
+};
 
-SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices,
-                                  const StopFunction& stop) {
-  const SmallestMessages messages(model);
-  return spanning(devices, stop, [&](int a, int b) {
-    return std::max(messages.occupancy_s(a, b), messages.occupancy_s(b, a));
-  });
-}
-
-SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices,
-                                const StopFunction& stop) {
-  const SmallestMessages messages(model);
-  return spanning(devices, stop,
-                  [&](int a, int b) { return std::min(messages.total_s(a, b), messages.total_s(b, a)); });
-}
-
-SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices,
-                                      const StopFunction& stop) {
-  const SmallestMessages messages(model);
-  return spanning(devices, stop, [&](int a, int b) {
-    return std::min(messages.occupancy_s(a, b), messages.occupancy_s(b, a));
-  });
-}
-
-CollectiveMessages::CollectiveMessages(const IterationModel& model, const StopFunction& stop)
-    : model_(model) {
+HostMessages::HostMessages(const IterationModel& model, const StopFunction& stop) : model_(model) {
   if (!traits(model.sync).uses_channels && model.stages.tensor() == 1) return;
   const std::vector<Device>& devices = model.problem.topology->devices;
   std::vector<int> first;  // device of each host
@@ -98,7 +81,7 @@ CollectiveMessages::CollectiveMessages(const IterationModel& model, const StopFu
   }
 }
 
-MessageCost CollectiveMessages::fastest(int from, int to) const {
+MessageCost HostMessages::fastest(int from, int to) const {
   const std::vector<Device>& devices = model_.problem.topology->devices;
   const int host = devices[at(from)].host, other = devices[at(to)].host;
   MessageCost cost = model_.network.message(from, to);
@@ -110,17 +93,59 @@ MessageCost CollectiveMessages::fastest(int from, int to) const {
   return cost;
 }
 
-SpanningTreeBound CollectiveMessages::min_message_costs(const std::vector<int>& devices,
-                                                        const StopFunction& stop) const {
-  return spanning(devices, stop,
-                  [&](int a, int b) { return std::min(fastest(a, b).total_s(0), fastest(b, a).total_s(0)); });
+std::vector<MessageLine> best_links(const HostMessages& messages, const std::vector<int>& devices,
+                                    const StopFunction& stop) {
+  const auto no_better = [](const MessageLine& a, const MessageLine& b) {
+    return a.fixed_s >= b.fixed_s && a.seconds_per_byte >= b.seconds_per_byte;
+  };
+  std::vector<MessageLine> best;
+  for (const int from : devices) {
+    throw_if_stopped(stop);
+    for (const int to : devices) {
+      if (from == to) continue;
+      const MessageCost cost = messages.fastest(from, to);
+      const MessageLine line{cost.overhead_s + cost.latency_s, cost.seconds_per_byte};
+      if (std::any_of(best.begin(), best.end(), [&](const auto& other) { return no_better(line, other); }))
+        continue;
+      std::erase_if(best, [&](const auto& other) { return no_better(other, line); });
+      best.push_back(line);
+    }
+  }
+  return best;
 }
 
-SpanningTreeBound CollectiveMessages::min_byte_costs(const std::vector<int>& devices,
-                                                     const StopFunction& stop) const {
-  return spanning(devices, stop, [&](int a, int b) {
-    return std::min(fastest(a, b).seconds_per_byte, fastest(b, a).seconds_per_byte);
-  });
+}  // namespace
+
+HopBounds hop_bounds(const IterationModel& model, const std::vector<int>& devices, const StopFunction& stop) {
+  const SmallestMessages it(model);
+  return {
+      spanning(devices, stop, [&](int a, int b) { return it.total_s(a, b) + it.total_s(b, a); }),
+      spanning(devices, stop,
+               [&](int a, int b) { return std::max(it.occupancy_s(a, b), it.occupancy_s(b, a)); }),
+      spanning(devices, stop, [&](int a, int b) { return std::min(it.total_s(a, b), it.total_s(b, a)); }),
+      spanning(devices, stop,
+               [&](int a, int b) { return std::min(it.occupancy_s(a, b), it.occupancy_s(b, a)); }),
+  };
+}
+
+double CollectiveMessages::min_s(double messages, double bytes) const {
+  double min_s = best_links.empty() ? 0 : infinity;
+  for (const MessageLine& line : best_links)
+    min_s = std::min(min_s, messages * line.fixed_s + bytes * line.seconds_per_byte);
+  return min_s;
+}
+
+CollectiveMessages collective_messages(const IterationModel& model, const std::vector<int>& devices,
+                                       const StopFunction& stop) {
+  const HostMessages it(model, stop);
+  return {it.max_parts(), best_links(it, devices, stop),
+          spanning(devices, stop,
+                   [&](int a, int b) {
+                     return std::min(it.fastest(a, b).total_s(0), it.fastest(b, a).total_s(0));
+                   }),
+          spanning(devices, stop, [&](int a, int b) {
+            return std::min(it.fastest(a, b).seconds_per_byte, it.fastest(b, a).seconds_per_byte);
+          })};
 }
 
 HopBound min_hop_between(const IterationModel& model, const std::vector<std::vector<int>>& groups) {

@@ -2,7 +2,6 @@
 // `stop` function throw WorkStopped.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "core/base/stop.hpp"
@@ -11,41 +10,34 @@
 
 namespace dtfm::cost {
 
-/// Seconds of a hop over the smallest boundary, until both messages of a micro-batch have arrived.
-SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices,
-                            const StopFunction& stop);
-/// Seconds for which a hop over the smallest boundary is occupied by one micro-batch. Only under gpipe are
-/// forward and backward separate phases, whose times add up.
-SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices,
-                                  const StopFunction& stop);
-/// For a message over the smallest boundary: seconds until it has arrived, and seconds for which it occupies
-/// its link, each in the faster direction of a pair.
-SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices,
-                                const StopFunction& stop);
-SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices,
-                                      const StopFunction& stop);
+/// One micro-batch over the smallest stage boundary.
+struct HopBounds {
+  SpanningTreeBound round_trip;            // s, until both messages have arrived
+  SpanningTreeBound round_trip_occupancy;  // s, for which the slower direction is occupied
+  /// Seconds until the message has arrived, and for which it occupies its link, in the faster direction of a
+  /// pair.
+  SpanningTreeBound one_way, one_way_occupancy;
+};
+HopBounds hop_bounds(const IterationModel& model, const std::vector<int>& devices, const StopFunction& stop);
+
+/// Seconds of messages: in sequence, plus per byte.
+struct MessageLine {
+  double fixed_s = 0, seconds_per_byte = 0;
+};
 
 /// Lower bounds on the messages of collectives: of all-reduces inside tensor-parallel groups, and of gradient
 /// synchronization. Where they use the channels of hosts, a message between two hosts may be sent in parts by
 /// any devices of these hosts.
-class CollectiveMessages {
- public:
-  CollectiveMessages(const IterationModel& model, const StopFunction& stop);
+struct CollectiveMessages {
+  int max_parts = 1;                    // of any message
+  std::vector<MessageLine> best_links;  // Pareto-optimal: every pair of devices is no better than one of them
+  SpanningTreeBound fixed, per_byte;  // of an empty message, and per byte, in the better direction of a pair
 
-  MessageCost fastest(int from, int to) const;
-  /// Maximum number of parts of any message.
-  int max_parts() const { return max_parts_; }
-  /// Seconds of an empty message, and seconds per byte, each in the better direction of a pair.
-  SpanningTreeBound min_message_costs(const std::vector<int>& devices, const StopFunction& stop) const;
-  SpanningTreeBound min_byte_costs(const std::vector<int>& devices, const StopFunction& stop) const;
-
- private:
-  const IterationModel& model_;
-  std::vector<int> host_sizes_;
-  int max_parts_ = 1;
-  /// If the devices of some host have different links: minimum over all messages between hosts.
-  std::optional<MessageCost> least_;
+  /// Seconds of `messages` consecutive messages between any two devices, `bytes` in total.
+  double min_s(double messages, double bytes) const;
 };
+CollectiveMessages collective_messages(const IterationModel& model, const std::vector<int>& devices,
+                                       const StopFunction& stop);
 
 /// The cheapest hop over the smallest boundary between devices of different groups: seconds until both
 /// messages of a micro-batch have arrived, and for which one of them occupies its link.

@@ -7,39 +7,27 @@
 #include "core/base/index.hpp"
 
 namespace dtfm::cost {
-namespace {
-
-struct Edge {
-  double cost = 0;
-  int a = 0, b = 0;
-};
-
-/// Prim's algorithm; returns the edges in ascending order of cost. Up to every θ the tree has the same
-/// components as the complete graph.
-std::vector<Edge> minimum_spanning_tree(int count, const std::function<double(int, int)>& cost,
-                                        const StopFunction& stop) {
-  std::vector<Edge> tree, nearest(at(count), {std::numeric_limits<double>::infinity(), 0, 0});
-  std::vector<int> outside(at(std::max(0, count - 1)));
-  std::iota(outside.begin(), outside.end(), 1);
-  for (int last = 0; !outside.empty();) {
+std::vector<SpanningEdge> minimum_spanning_tree(int count, const std::function<double(int, int)>& cost,
+                                                const StopFunction& stop) {
+  std::vector<SpanningEdge> nearest(at(count), {std::numeric_limits<double>::infinity(), 0, 0}), tree;
+  std::vector<bool> joined(at(count));
+  for (int node = 0; static_cast<int>(tree.size()) + 1 < count;) {
     throw_if_stopped(stop);
-    std::size_t best = 0;
-    for (std::size_t i = 0; i < outside.size(); ++i) {
-      Edge& edge = nearest[at(outside[i])];
-      const double direct = cost(last, outside[i]);
-      if (direct < edge.cost) edge = {direct, last, outside[i]};
-      if (edge.cost < nearest[at(outside[best])].cost) best = i;
+    joined[at(node)] = true;
+    int next = -1;
+    for (int other = 0; other < count; ++other) {
+      if (joined[at(other)]) continue;
+      SpanningEdge& edge = nearest[at(other)];
+      if (const double direct = cost(node, other); direct < edge.cost) edge = {direct, node, other};
+      if (next < 0 || edge.cost < nearest[at(next)].cost) next = other;
     }
-    last = outside[best];
-    tree.push_back(nearest[at(last)]);
-    outside[best] = outside.back();
-    outside.pop_back();
+    tree.push_back(nearest[at(next)]);
+    node = next;
   }
-  std::stable_sort(tree.begin(), tree.end(), [](const Edge& a, const Edge& b) { return a.cost < b.cost; });
+  std::stable_sort(tree.begin(), tree.end(),
+                   [](const SpanningEdge& a, const SpanningEdge& b) { return a.cost < b.cost; });
   return tree;
 }
-
-}  // namespace
 
 SpanningTreeBound::SpanningTreeBound(int count, const std::function<double(int, int)>& cost,
                                      const StopFunction& stop)
@@ -51,7 +39,7 @@ SpanningTreeBound::SpanningTreeBound(int count, const std::function<double(int, 
     return device;
   };
   double reached = 0;
-  for (const Edge& edge : minimum_spanning_tree(count, cost, stop)) {
+  for (const SpanningEdge& edge : minimum_spanning_tree(count, cost, stop)) {
     if (edge.cost > reached) {
       add_level(size, reached, edge.cost);
       reached = edge.cost;

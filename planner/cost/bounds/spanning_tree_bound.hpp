@@ -1,4 +1,5 @@
-// Lower bounds on the cost of connecting a given number of devices, whichever they are.
+// The cheapest way to connect all devices, and lower bounds on the cost of connecting a given number of them,
+// whichever they are.
 #pragma once
 
 #include <functional>
@@ -7,6 +8,16 @@
 #include "core/base/stop.hpp"
 
 namespace dtfm::cost {
+
+struct SpanningEdge {
+  double cost = 0;
+  int a = 0, b = 0;
+};
+
+/// Prim's algorithm from node 0, of 0, 1, …; the edges in ascending order of cost. Up to every cost the tree
+/// has the same components as the complete graph. Throws WorkStopped.
+std::vector<SpanningEdge> minimum_spanning_tree(int count, const std::function<double(int, int)>& cost,
+                                                const StopFunction& stop = {});
 
 /// For `count` devices 0, 1, … and a symmetric, non-negative cost of every pair.
 ///

@@ -7,11 +7,22 @@
 #include "core/base/infinity.hpp"
 
 namespace dtfm::cost {
+namespace {
 
-std::vector<SyncTrafficBound::Peer> SyncTrafficBound::peers_of(const NetworkCost& network,
-                                                               const std::vector<int>& devices,
-                                                               const std::vector<int>& group, int device,
-                                                               bool sends) {
+struct Peer {
+  double rate = 0;  // bytes per second
+  SharedPath path;
+  bool is_inside = true;
+};
+
+void sort_by_service(ReceiverSets& sets) {
+  std::sort(sets.begin(), sets.end(), [](const ReceiverSet& a, const ReceiverSet& b) {
+    return a.members * b.capacity < b.members * a.capacity;
+  });
+}
+
+std::vector<Peer> peers_of(const NetworkCost& network, const std::vector<int>& devices,
+                           const std::vector<int>& group, int device, bool sends) {
   std::vector<Peer> peers;
   peers.reserve(devices.size());
   for (const int other : devices) {
@@ -25,22 +36,21 @@ std::vector<SyncTrafficBound::Peer> SyncTrafficBound::peers_of(const NetworkCost
   return peers;
 }
 
-SyncTrafficBound::Sets SyncTrafficBound::sets_of(const NetworkCost& network, const std::vector<Peer>& peers,
-                                                 bool most_used) {
+ReceiverSets sets_of(const NetworkCost& network, const std::vector<Peer>& peers) {
   std::map<int, int> users;  // by capacity
   for (const Peer& peer : peers)
     for (const int id : peer.path) ++users[id];
-  Sets sets;
-  std::map<int, Set> shared;
+  ReceiverSets sets;
+  std::map<int, ReceiverSet> shared;
   for (const Peer& peer : peers) {
     int best = -1, best_users = 0;
     for (const int id : peer.path) {
       const int of_id = users.at(id);
-      if (best >= 0 && (most_used ? of_id <= best_users : of_id >= best_users)) continue;
+      if (best >= 0 && of_id <= best_users) continue;
       best = id;
       best_users = of_id;
     }
-    Set& set = best < 0 ? sets.emplace_back() : shared[best];
+    ReceiverSet& set = best < 0 ? sets.emplace_back() : shared[best];
     ++set.members;
     set.inside += peer.is_inside ? 1 : 0;
     set.capacity += peer.rate;
@@ -53,17 +63,12 @@ SyncTrafficBound::Sets SyncTrafficBound::sets_of(const NetworkCost& network, con
   return sets;
 }
 
-void SyncTrafficBound::sort_by_service(Sets& sets) {
-  std::sort(sets.begin(), sets.end(),
-            [](const Set& a, const Set& b) { return a.members * b.capacity < b.members * a.capacity; });
-}
-
 /// The same sets if at most `inside` receivers are in the group. No set has more of them. Of receivers that
 /// share nothing, the fastest are the best choice.
-SyncTrafficBound::Sets SyncTrafficBound::restricted(const Sets& sets, int inside) {
-  Sets result;
+ReceiverSets restricted(const ReceiverSets& sets, int inside) {
+  ReceiverSets result;
   int single = 0;
-  for (Set set : sets) {
+  for (ReceiverSet set : sets) {
     if (set.members == 1 && set.inside == 1 && ++single > inside) continue;
     set.members += std::min<double>(set.inside, inside) - set.inside;
     if (set.members > 0) result.push_back(set);
@@ -73,10 +78,10 @@ SyncTrafficBound::Sets SyncTrafficBound::restricted(const Sets& sets, int inside
 }
 
 /// Returns the least τ with Σ min(members, τ · capacity) ≥ partners.
-double SyncTrafficBound::seconds(const Sets& sets, double partners) {
+double seconds(const ReceiverSets& sets, double partners) {
   double capacity = 0, served = 0;
-  for (const Set& set : sets) capacity += set.capacity;
-  for (const Set& set : sets) {
+  for (const ReceiverSet& set : sets) capacity += set.capacity;
+  for (const ReceiverSet& set : sets) {
     if (served + capacity * (set.members / set.capacity) >= partners) return (partners - served) / capacity;
     served += set.members;
     capacity -= set.capacity;
@@ -86,9 +91,9 @@ double SyncTrafficBound::seconds(const Sets& sets, double partners) {
 
 /// Raises each element n of `slowest` to at least seconds(sets, n). The set that serves the last partner
 /// cannot come earlier for more partners, so all elements together take one pass over the sets.
-void SyncTrafficBound::add_slowest(const Sets& sets, std::vector<double>& slowest) {
+void add_slowest(const ReceiverSets& sets, std::vector<double>& slowest) {
   double capacity = 0, served = 0;
-  for (const Set& set : sets) capacity += set.capacity;
+  for (const ReceiverSet& set : sets) capacity += set.capacity;
   std::size_t next = 0;
   for (std::size_t partners = 0; partners < slowest.size(); ++partners) {
     const auto count = static_cast<double>(partners);
@@ -102,6 +107,8 @@ void SyncTrafficBound::add_slowest(const Sets& sets, std::vector<double>& slowes
   }
 }
 
+}  // namespace
+
 SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices,
                                    const std::vector<int>& group, const StopFunction& stop)
     : to_each_s_(devices.size() + 1, infinity) {
@@ -111,24 +118,17 @@ SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vecto
   std::vector<double> slowest(to_each_s_.size());
   for (const int device : group) {
     throw_if_stopped(stop);
-    std::vector<Sets> all;
+    std::vector<ReceiverSets> all;
     double total_s = 0;
     for (const bool sends : {true, false}) {
-      const std::vector<Peer> peers = peers_of(network, devices, group, device, sends);
-      const bool has_choice = std::any_of(peers.begin(), peers.end(), [](const Peer& peer) {
-        return peer.path.end() - peer.path.begin() > 1;
-      });
-      for (const bool most_used : {true, false}) {
-        if (!most_used && !has_choice) continue;
-        all.push_back(sets_of(network, peers, most_used));
-        double capacity = 0;
-        for (const Set& set : all.back()) capacity += set.capacity;
-        total_s = std::max(total_s, 1 / capacity);
-      }
+      all.push_back(sets_of(network, peers_of(network, devices, group, device, sends)));
+      double capacity = 0;
+      for (const ReceiverSet& set : all.back()) capacity += set.capacity;
+      total_s = std::max(total_s, 1 / capacity);
     }
     if (has_peers) total_s_ = std::min(total_s_, total_s);
     std::fill(slowest.begin(), slowest.end(), 0.0);
-    for (const Sets& sets : all) add_slowest(sets, slowest);
+    for (const ReceiverSets& sets : all) add_slowest(sets, slowest);
     for (std::size_t i = 0; i < slowest.size(); ++i) to_each_s_[i] = std::min(to_each_s_[i], slowest[i]);
     if (has_outside) devices_.push_back(std::move(all));
   }
@@ -139,12 +139,12 @@ SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vecto
 double SyncTrafficBound::to_each_s(int partners, int inside) const {
   if (inside >= partners) return to_each_s_.at(at(partners));
   double least = infinity;
-  for (const std::vector<Sets>& device : devices_) {
+  for (const std::vector<ReceiverSets>& device : devices_) {
     double slowest = 0;
-    for (const Sets& sets : device) {
-      const Sets possible = restricted(sets, inside);
+    for (const ReceiverSets& sets : device) {
+      const ReceiverSets possible = restricted(sets, inside);
       double members = 0;
-      for (const Set& set : possible) members += set.members;
+      for (const ReceiverSet& set : possible) members += set.members;
       slowest = members < partners ? infinity : std::max(slowest, seconds(possible, partners));
     }
     least = std::min(least, slowest);

@@ -8,14 +8,22 @@
 
 namespace dtfm::cost {
 
+/// Receivers behind one shared capacity, or a single one.
+struct ReceiverSet {
+  double members = 0, capacity = 0;  // bytes per second
+  double inside = 0;                 // those of the members that are in the group
+  friend auto operator<=>(const ReceiverSet&, const ReceiverSet&) = default;
+};
+/// A partition of all other devices, in the order in which they are best served.
+using ReceiverSets = std::vector<ReceiverSet>;
+
 /// Suppose that a device sends one byte to each of several receivers. A set of receivers behind a shared
 /// capacity gets at most τ · capacity bytes in τ seconds, and no more bytes than it has members. The same
 /// holds for what a device receives. All results are the minimum over `devices`, so they hold for every
 /// device of a plan.
 ///
-/// A set consists of the receivers whose path crosses one shared capacity. Where paths cross several, the
-/// bound is the better of two choices: the one that most receivers share, or the one that fewest do. Neither
-/// depends on capacities, so faster links never raise the bound.
+/// A set consists of the receivers whose path crosses one shared capacity: where paths cross several, the one
+/// that most receivers share. That does not depend on capacities, so faster links never raise the bound.
 class SyncTrafficBound {
  public:
   /// Bounds for each of `devices`, which are all devices of the topology that a plan may use. Takes
@@ -37,29 +45,9 @@ class SyncTrafficBound {
   double total_s() const { return total_s_; }
 
  private:
-  struct Set {
-    double members = 0, capacity = 0;  // bytes per second
-    double inside = 0;                 // those of the members that are in the group
-    friend auto operator<=>(const Set&, const Set&) = default;
-  };
-  using Sets =
-      std::vector<Set>;  // a partition of all other devices, in the order in which they are best served
-  static void sort_by_service(Sets& sets);
-  static Sets restricted(const Sets& sets, int inside);
-  static double seconds(const Sets& sets, double partners);
-  static void add_slowest(const Sets& sets, std::vector<double>& slowest);
-  struct Peer {
-    double rate = 0;  // bytes per second
-    SharedPath path;
-    bool is_inside = true;
-  };
-  static std::vector<Peer> peers_of(const NetworkCost& network, const std::vector<int>& devices,
-                                    const std::vector<int>& group, int device, bool sends);
-  static Sets sets_of(const NetworkCost& network, const std::vector<Peer>& peers, bool most_used);
-
-  /// Each different device: directions and choices of capacities. Empty if all devices are in the group,
-  /// because then all partners are.
-  std::vector<std::vector<Sets>> devices_;
+  /// Each different device, by direction. Empty if all devices are in the group, because then all partners
+  /// are.
+  std::vector<std::vector<ReceiverSets>> devices_;
   std::vector<double> to_each_s_;  // by number of partners, wherever they are
   double total_s_ = 0;
 };

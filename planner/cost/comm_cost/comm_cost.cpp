@@ -12,20 +12,21 @@
 #include "planner/cost/comm_cost/shortest_path.hpp"
 
 namespace dtfm::cost {
-namespace {
 
-void load(const CommCostModel& model, std::span<const int> from, std::span<const int> to,
-          BottleneckMatcher& matcher) {
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    matcher.set_row(static_cast<int>(i), &model.hop(0, from[i]));  // `hop` is symmetric: a column is a row
-    matcher.set_column(static_cast<int>(i), to[i]);
+void load_groups(const CommCostModel& model, std::span<const int> group, std::span<const int> next,
+                 BottleneckMatcher& matcher) {
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    matcher.set_row(static_cast<int>(i), &model.hop(0, group[i]));  // `hop` is symmetric: a column is a row
+    matcher.set_column(static_cast<int>(i), next[i]);
   }
 }
+
+namespace {
 
 /// Returns `group` reordered by the bottleneck matching: element r is the partner of previous[r].
 std::vector<int> matched_group(const CommCostModel& model, std::span<const int> previous,
                                std::span<const int> group, BottleneckMatcher& matcher) {
-  load(model, previous, group, matcher);
+  load_groups(model, previous, group, matcher);
   matcher.solve();
   std::vector<int> matched;
   for (const int column : matcher.column_of_row()) matched.push_back(group[at(column)]);
@@ -82,7 +83,7 @@ CommCost comm_cost(const CommCostModel& model, const Placement& placement) {
 
 double matching_cost(const CommCostModel& model, std::span<const int> group, std::span<const int> next,
                      BottleneckMatcher& matcher) {
-  load(model, group, next, matcher);
+  load_groups(model, group, next, matcher);
   return matcher.solve();
 }
 

@@ -7,9 +7,9 @@
 
 #include <Eigen/Core>
 
+#include "core/cluster/topology.hpp"
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
-#include "core/cluster/topology.hpp"
 
 namespace dtfm::cost {
 
@@ -41,6 +41,10 @@ struct CommCost {
 
 /// Gradient synchronization of one group, s: the maximum over its members of the sum over the other members.
 double sync_cost(const CommCostModel& model, std::span<const int> group);
+
+/// Loads the problem to pair the members of two groups: rows are those of `group`, columns those of `next`.
+void load_groups(const CommCostModel& model, std::span<const int> group, std::span<const int> next,
+                 BottleneckMatcher& matcher);
 
 /// The edge weight w(C, C') of the paper, s: cost of the bottleneck perfect matching between two groups,
 /// forward and backward.

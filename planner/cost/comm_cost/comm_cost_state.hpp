@@ -2,13 +2,14 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
+#include "planner/cost/comm_cost/group_syncs.hpp"
+#include "planner/cost/comm_cost/hop_matching.hpp"
 
 namespace dtfm::cost {
 
@@ -16,11 +17,6 @@ namespace dtfm::cost {
 struct EvaluatedSwap {
   int a = 0, b = 0;   // devices
   double energy = 0;  // s, after the swap; infinite if it reaches the limit
-};
-
-/// A segment of a pipeline that begins at `slot` of `stage` and follows the matchings.
-struct StageSegment {
-  int stage = 0, slot = 0;
 };
 
 /// Groups in the order of the stages, and a perfect matching for each hop. The order of the stages never
@@ -36,8 +32,8 @@ class CommCostState {
 
   double cost() const { return cost_; }
   double energy() const { return energy_; }
-  int group_of(int device) const { return group_[at(device)]; }
-  std::span<const int> group(int stage) const { return {&member_[at(stage) * at(replicas_)], at(replicas_)}; }
+  int group_of(int device) const { return slots_.stage_of(device); }
+  std::span<const int> group(int stage) const { return slots_.group(stage); }
 
   /// Returns a device on the critical path of the cost: for `which` = 0 the device with the longest gradient
   /// synchronization; for `which` = s in [1, stages) the first or second end of the slowest pair of hop s −
@@ -49,82 +45,41 @@ class CommCostState {
   EvaluatedSwap evaluate_swap(int a, int b, double limit);
   void apply(const EvaluatedSwap& swap);
 
-  /// Energy, in s, after swapping the devices of two segments of `length` consecutive stages. The segments
-  /// must not share a stage. Infinite if it reaches `limit`.
-  double evaluate_segment_swap(StageSegment a, StageSegment b, int length, double limit);
-  void swap_segments(StageSegment a, StageSegment b, int length);
+  /// Energy, in s, after swapping the devices of two segments of `length` consecutive stages, which begin at
+  /// these slots and follow the matchings. They must not share a stage. Infinite if it reaches `limit`.
+  double evaluate_segment_swap(StageSlot a, StageSlot b, int length, double limit);
+  void swap_segments(StageSlot a, StageSlot b, int length);
 
   /// Returns the placement as deployed: pipelines follow the matchings.
   Placement placement() const;
 
  private:
-  struct Hop {
-    double cost = 0;       // s, slowest pair
-    double second = 0;     // s, second slowest pair
-    double total = 0;      // s, sum over all pairs
-    double energy = 0;     // s
-    int slowest_slot = 0;  // slot of the slowest pair in the first stage
-  };
-
-  struct HopAfter {
-    double cost = 0, total = 0;
-  };
-
   /// With few replicas the best matching is recomputed after every change, because it costs little.
-  bool is_small() const { return replicas_ <= 16; }
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  std::size_t position(int stage, int slot) const { return at(stage) * at(replicas_) + at(slot); }
-  void enter_stage(int stage);
-  void assign_slot(int stage, int slot, int device);
-  void replace(int stage, int slot, int leaving, int joining);
-  void swap_devices(int a, int b);
+  bool is_small() const { return slots_.replicas <= 16; }
+  HopGroups groups_of(int hop) const { return {*model_, slots_.group(hop), slots_.group(hop + 1)}; }
+  double energy_of(const HopCost& hop) const { return hop.slowest + guidance_ * hop.total / slots_.replicas; }
+  double energy_of(const SyncTotals& syncs) const;
+  double max_savings(int hop) const;
   void add_up();
-  void load_hop(int stage);
-  void adopt_matching(int stage);
-  void join(int stage, int slot, int next_slot);
-  void improve_matching(int stage);
-  void update_hop(int stage, int a, int b);
-  void set_all_within(int stage);
-  void set_within_of(int stage, int device);
-  void measure_pairs(int stage);
-  void set_within(int stage, int slot, int next_slot);
-  int partner(int device, int stage) const;
-  double sync_energy_after(std::span<const std::pair<int, int>> swaps) const;
-  HopAfter hop_after(int stage, int leaving, int joining);
-  HopAfter hop_after_both(int stage, std::pair<int, int> first, std::pair<int, int> second);
-  double energy_of(const HopAfter& hop) const;
-  void follow_segments(StageSegment a, StageSegment b, int length);
-  std::array<int, 4> segment_ends(int a, int b, int length) const;
-  double pair_of(int device) const;
-  HopAfter hop_with_pair(int stage, int slot, double pair) const;
-  HopAfter hop_after_segment_swap(int stage, int a, int b, int length);
-  void update_hop_after_segment_swap(int stage, bool is_between);
-  double max_savings(int stage) const;
-  bool can_keep_cost(int stage, int slot, int joining, bool is_first);
   std::array<int, 4> touched_hops(int a, int b) const;
-  void check() const;
+  HopCost after_swap(int hop, int a, int b);
+  void update_hop(int hop, int a, int b);
+  void follow_segments(StageSlot a, StageSlot b, int length);
+  std::array<int, 4> segment_ends(int a, int b, int length) const;
+  HopCost after_segment_swap(int hop, int a, int b, int length);
+  void update_hop_after_segment_swap(int hop, bool is_between);
+  void update_within(int hop, int device);
 
   const CommCostModel* model_;
-  int stages_, replicas_;
   double guidance_;
-  double fastest_hop_;             // s, least hop cost of any pair in the network
-  std::vector<int> member_;        // device at position(stage, slot)
-  std::vector<int> group_, slot_;  // indexed by device
-  /// Slot of the partner in the next and in the previous stage, at position(stage, slot).
-  std::vector<int> next_, previous_;
-  std::vector<double> pair_;  // s, cost of the pair over the next hop, at position(stage, slot)
-  std::size_t words_;         // number of 64-bit words in a bit set of slots
-  /// Bit sets at position(stage, slot) · words_: partners over the next hop that are no slower than its cost.
-  std::vector<std::uint64_t> within_;
-  std::vector<std::uint64_t> unvisited_;      // scratch space of can_keep_cost
-  std::vector<int> queue_;                    // scratch space of can_keep_cost
-  std::vector<std::pair<int, int>> swapped_;  // scratch space of follow_segments
-  std::vector<double> device_sync_;           // s, by device: sum of `sync` over its group
-  std::vector<double> group_sync_;            // s, by stage: maximum of device_sync_
-  std::vector<double> group_total_;           // s, by stage: sum of device_sync_
-  std::vector<Hop> hop_;                      // stages − 1 hops
+  double fastest_hop_;  // s, least hop cost of any pair in the network
+  DeviceSlots slots_;
+  GroupSyncs syncs_;
+  std::vector<HopMatching> hops_;  // stages − 1
   double cost_ = 0, energy_ = 0, sync_energy_ = 0;
   BottleneckMatcher matcher_;
+  PathSearch search_;                         // scratch space
+  std::vector<std::pair<int, int>> swapped_;  // scratch space: devices of segments that are swapped
 };
 
 }  // namespace dtfm::cost

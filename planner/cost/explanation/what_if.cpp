@@ -186,7 +186,7 @@ std::vector<int> devices_like(const IterationModel& model, const Pipeline& pipel
   return devices;
 }
 
-std::vector<int> devices_of(const Pipeline& pipeline) {
+std::vector<int> devices_in(const Pipeline& pipeline) {
   std::vector<int> devices;
   for (const Stage& stage : pipeline.stages)
     devices.insert(devices.end(), stage.devices.begin(), stage.devices.end());
@@ -217,7 +217,7 @@ std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
   const auto tensor_groups = unused_tensor_groups(model, plan);
   for (int i = 0; i < static_cast<int>(plan.pipelines.size()); ++i) {
     const Pipeline& pipeline = plan.pipelines[at(i)];
-    add(Change::pipeline_removed, i, -1, devices_of(pipeline));
+    add(Change::pipeline_removed, i, -1, devices_in(pipeline));
     add(Change::pipeline_added, i, -1, devices_like(model, pipeline, tensor_groups));
   }
   for (const Change change :

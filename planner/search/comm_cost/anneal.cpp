@@ -87,7 +87,7 @@ class Annealing {
     const int length = min_segment_length + below(model().stages / 2 - min_segment_length + 1);
     int first = below(model().stages - 2 * length + 1), second = below(model().stages - 2 * length + 1);
     if (first > second) std::swap(first, second);
-    const cost::StageSegment a{first, below(model().replicas)}, b{second + length, below(model().replicas)};
+    const cost::StageSlot a{first, below(model().replicas)}, b{second + length, below(model().replicas)};
     const double limit = acceptance_limit(temperature);
     if (state_.evaluate_segment_swap(a, b, length, limit) >= limit) return;
     state_.swap_segments(a, b, length);

@@ -1,54 +1,24 @@
 #include "planner/search/iteration_time/device_order.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "core/base/index.hpp"
+#include "planner/cost/bounds/spanning_tree_bound.hpp"
 
 namespace dtfm::search {
-namespace {
-
-struct Edge {
-  double length = 0;
-  int a = 0, b = 0;
-};
-
-std::vector<Edge> spanning_tree(int devices, const cost::NetworkCost& network, double bytes) {
-  std::vector<Edge> nearest(at(devices), {std::numeric_limits<double>::infinity(), 0, 0});
-  std::vector<bool> joined(at(devices));
-  std::vector<Edge> tree;
-  for (int device = 0; static_cast<int>(tree.size()) + 1 < devices;) {
-    joined[at(device)] = true;
-    int next = -1;
-    for (int other = 0; other < devices; ++other) {
-      if (joined[at(other)]) continue;
-      Edge& edge = nearest[at(other)];
-      const double length = std::max(network.message(device, other).total_s(bytes),
-                                     network.message(other, device).total_s(bytes));
-      if (length < edge.length) edge = {length, device, other};
-      if (next < 0 || edge.length < nearest[at(next)].length) next = other;
-    }
-    tree.push_back(nearest[at(next)]);
-    device = next;
-  }
-  return tree;
-}
-
-}  // namespace
-
 std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCost& network, double bytes) {
   const int devices = topology.size();
-  std::vector<Edge> tree = spanning_tree(devices, network, bytes);
-  std::stable_sort(tree.begin(), tree.end(),
-                   [](const Edge& a, const Edge& b) { return a.length < b.length; });
+  const auto tree = cost::minimum_spanning_tree(devices, [&](int a, int b) {
+    return std::max(network.message(a, b).total_s(bytes), network.message(b, a).total_s(bytes));
+  });
   std::vector<std::vector<int>> segment(at(devices));
   std::vector<int> owner(at(devices));  // index of the segment that a device is in
   std::iota(owner.begin(), owner.end(), 0);
   for (int device = 0; device < devices; ++device) segment[at(device)] = {device};
-  for (const Edge& edge : tree) {
+  for (const cost::SpanningEdge& edge : tree) {
     int into = owner[at(edge.a)], from = owner[at(edge.b)];
     if (segment[at(from)].size() > segment[at(into)].size()) std::swap(into, from);
     std::vector<int>&target = segment[at(into)], &source = segment[at(from)];

@@ -33,18 +33,10 @@ double affordable_evaluations(const PlanCandidate& plan, double parts);
 /// `moves`, but at most as many as affordable_evaluations, and at least 500.
 long long affordable_moves(const PlanCandidate& start, double moves, double parts);
 
-/// By tensor-parallel group: the number of its class. Exchanging two groups of one class changes neither the
-/// estimate nor the score of any plan: their devices are of the same kinds, and either on the same host or
-/// all of the devices of their hosts.
-std::vector<int> interchangeable_classes(const std::vector<std::vector<int>>& groups, const DecidedJob& job,
-                                         const PlanScore& score);
-
-/// Anneals from `start` with the same numbers of stages and pipelines, and returns the best plan on the way.
-/// Moves: swap two groups, one with an unused one, one for one near a neighbour, the tails of two pipelines,
-/// or two stages of all pipelines; shift a layer over a boundary of all pipelines or of one; shift
-/// micro-batches between pipelines; with mixed degrees, halve or double the devices of a stage. If memory
-/// requires flushes and the job does not fix their interval, they stay as rare as possible. `stop` is called
-/// every `moves_between_stop_checks` moves; a stopped score ends the annealing, too.
+/// Anneals from `start` with the same numbers of stages and pipelines, and returns the best plan on the way
+/// (plan_moves.hpp). If memory requires flushes and the job does not fix their interval, they stay as rare as
+/// possible. `stop` is called every `moves_between_stop_checks` moves; a stopped score ends the annealing,
+/// too.
 AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score,
                          const PlanCoolingSchedule& cooling, Rng& rng, const std::function<bool()>& stop);
 

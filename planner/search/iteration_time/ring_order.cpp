@@ -20,7 +20,7 @@ constexpr std::size_t max_ordered_pipelines = 128;
 constexpr double norm = 8;
 // Only the longest of several paths through the rounds determines the time. A share of the others is added,
 // so that it also pays to shorten them. Chosen by hand, like the norm.
-constexpr double guidance = 0.05;
+constexpr double length_guidance = 0.05;
 constexpr double min_gain = 1e-9;  // as a fraction, above rounding errors
 
 /// A guide for the order, which is then evaluated in full: it does not know that the devices of a host follow
@@ -73,7 +73,7 @@ Plan order_ring(const cost::IterationModel& model, Plan plan) {
     const double slowest_s = std::pow(std::max(0.0, occupancy), 1 / norm);
     const double around_s = 2 * total_s, waiting_s = rounds * slowest_s;
     return std::max({around_s, total_s + (rounds - members) * slowest_s, waiting_s}) +
-           guidance * (around_s + waiting_s);
+           length_guidance * (around_s + waiting_s);
   };
   const auto sum = [&](const Eigen::MatrixXd& of) {
     double all = 0;

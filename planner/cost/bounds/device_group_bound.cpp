@@ -1,4 +1,5 @@
-// The parts of IterationBounds that distinguish pipelines inside a site from those across sites.
+#include "planner/cost/bounds/device_group_bound.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -6,11 +7,10 @@
 #include <map>
 #include <utility>
 
-#include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
 #include "planner/cost/bounds/concave_majorant.hpp"
-#include "planner/cost/bounds/iteration_bound.hpp"
-#include "planner/cost/bounds/message_bounds.hpp"
+#include "planner/cost/bounds/pipeline_capacity.hpp"
+#include "planner/cost/bounds/sync_traffic_bound.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -20,12 +20,46 @@ constexpr std::size_t max_grouped_devices = 100, max_groups = 16;
 /// Steps in which the share of a group in the pipelines across groups is rounded.
 constexpr int share_steps = 4;
 
-std::vector<std::vector<int>> groups_by(const std::vector<int>& devices,
-                                        const std::function<int(int)>& group_of) {
-  std::map<int, std::vector<int>> groups;
+using Devices = std::vector<int>;
+
+std::vector<Devices> groups_by(const Devices& devices, const std::function<int(int)>& group_of) {
+  std::map<int, Devices> groups;
   for (const int device : devices) groups[group_of(device)].push_back(device);
-  std::vector<std::vector<int>> result;
+  std::vector<Devices> result;
   for (auto& [number, members] : groups) result.push_back(std::move(members));
+  return result;
+}
+
+/// Sites, or hosts of a single site.
+std::vector<Devices> groups_of(const BoundInputs& in) {
+  const std::vector<Device>& all = in.model.problem.topology->devices;
+  std::vector<Devices> groups = groups_by(in.devices, [&](int device) { return all[at(device)].site; });
+  if (groups.size() == 1) groups = groups_by(in.devices, [&](int device) { return all[at(device)].host; });
+  return groups;
+}
+
+struct GroupTraffic {
+  int devices = 0;
+  SyncTrafficBound traffic;       // of each of them
+  double outside_s_per_byte = 0;  // until a device has exchanged bytes with devices of other groups
+};
+
+struct GroupedDevices {
+  std::vector<GroupTraffic> groups;
+  PipelineCosts crossing;  // the hops of pipelines on devices of several groups
+};
+
+GroupedDevices device_groups(const BoundInputs& in) {
+  const std::vector<Devices> groups = groups_of(in);
+  const HopBound hop = min_hop_between(in.model, groups);
+  GroupedDevices result{{}, {{}, 0, hop.total_s, hop.busy_s}};
+  for (const Devices& group : groups) {
+    Devices others;
+    std::set_difference(in.devices.begin(), in.devices.end(), group.begin(), group.end(),
+                        std::back_inserter(others));
+    result.groups.push_back({static_cast<int>(group.size()), SyncTrafficBound(in.model, in.devices, group),
+                             SyncTrafficBound(in.model, others, group).total_s()});
+  }
   return result;
 }
 
@@ -80,36 +114,11 @@ bool stays_above(double limit, const Function& function, double max, double& sta
   return true;
 }
 
-}  // namespace
-
-/// Groups matter where devices synchronize with all replicas after their last backward pass.
-void IterationBounds::find_groups() {
-  const ExecutionConfig& execution = model_.problem.job.execution;
-  if (model_.sync != GradientSync::sharded_ps || execution.overlap || model_.chunks > 1 || tensor_ > 1 ||
-      layers_ > max_cut_layers || model_.sharding.gradients || devices_.size() > max_grouped_devices)
-    return;
-  const std::vector<Device>& all = model_.problem.topology->devices;
-  std::vector<std::vector<int>> groups =
-      groups_by(devices_, [&](int device) { return all[at(device)].site; });
-  if (groups.size() == 1) groups = groups_by(devices_, [&](int device) { return all[at(device)].host; });
-  if (groups.size() == 1 || groups.size() > max_groups) return;
-  for (const std::vector<int>& group : groups) {
-    std::vector<int> others;
-    std::set_difference(devices_.begin(), devices_.end(), group.begin(), group.end(),
-                        std::back_inserter(others));
-    groups_.push_back({static_cast<int>(group.size()), SyncTrafficBound(model_, devices_, group),
-                       SyncTrafficBound(model_, others, group).total_s()});
-  }
-  const HopBound hop = min_hop_between(model_, groups);
-  crossing_.hop_s = hop.total_s;
-  crossing_.hop_busy_s = hop.busy_s;
-}
-
 /// By group, and by the number of other replicas that a layer may have there: least seconds per byte for
 /// which a device of the group synchronizes its gradients.
-std::vector<std::vector<double>> IterationBounds::group_syncs(int replicas) const {
+std::vector<std::vector<double>> group_syncs(const std::vector<GroupTraffic>& groups, int replicas) {
   std::vector<std::vector<double>> result;
-  for (const DeviceGroup& group : groups_) {
+  for (const GroupTraffic& group : groups) {
     std::vector<double>& of_group = result.emplace_back();
     for (int inside = 0; inside < std::min(group.devices, replicas); ++inside)
       of_group.push_back(replicas < 2 ? 0 : 2 * group.traffic.to_each_s(replicas - 1, inside) / replicas);
@@ -117,30 +126,18 @@ std::vector<std::vector<double>> IterationBounds::group_syncs(int replicas) cons
   return result;
 }
 
-/// The most micro-batches of a pipeline with these costs, by depth minus 1.
-std::vector<double> IterationBounds::micro_batches_by_depth(const PipelineCosts& costs, int min_depth,
-                                                            int max_depth, std::optional<int> stages,
-                                                            double limit_s) const {
-  std::vector<double> most(at(std::min(max_depth, stages.value_or(max_stages()))));
-  if (costs.sync.seconds_per_byte == infinity) return most;
-  for (int depth = std::max(min_depth, stages.value_or(1)); depth <= static_cast<int>(most.size()); ++depth) {
-    throw_if_stopped(stop_);
-    most[at(depth - 1)] = max_micro_batches(depth, costs, limit_s);
-  }
-  return most;
-}
-
-/// The most micro-batches of a pipeline whose devices synchronize for `sync_s` in total: the sum of
-/// `stage_runs` over all stages. Under gpipe a stage starts its last backward pass after all forward passes.
-double IterationBounds::balanced_micro_batches(int stages, double sync_s, double limit_s) const {
+/// The most micro-batches of a pipeline whose devices synchronize for `sync_s` in total: the sum
+/// over all stages of what pipeline_capacity.cpp says. Under gpipe a stage starts its last backward pass
+/// after all forward passes.
+double balanced_micro_batches(const BoundInputs& in, int stages, double sync_s, double limit_s) {
   double device_s = stages * limit_s - sync_s, first = 0;
-  if (traits(model_.schedule).forwards_first) {
-    device_s -= stages * layer_times_.forward.sum_s + layer_times_.backward.sum_s;
+  if (traits(in.model.schedule).forwards_first) {
+    device_s -= stages * in.layer_times.forward.sum_s + in.layer_times.backward.sum_s;
     first = 1;
   }
   if (device_s < 0) return 0;
-  return std::min<double>(micro_batches_,
-                          first + std::floor(device_s / layer_times_.forward_backward.sum_s + 1e-6));
+  return std::min<double>(in.micro_batches,
+                          first + std::floor(device_s / in.layer_times.forward_backward.sum_s + 1e-6));
 }
 
 /// Whether all micro-batches may be finished within `limit_s` by `replicas` pipelines, with or without
@@ -157,29 +154,29 @@ double IterationBounds::balanced_micro_batches(int stages, double sync_s, double
 /// each kind of them adds beyond the price of its devices. The best r(g) and y(g), rounded up to steps, are
 /// found by dynamic programming for every x, and the p with the least such bound by ternary search, because
 /// the bound is convex in p.
-bool IterationBounds::may_finish_in_groups(const std::vector<std::vector<double>>& syncs, int replicas,
-                                           std::optional<int> stages, double limit_s) const {
-  const int devices = static_cast<int>(devices_.size());
+bool may_finish(const BoundInputs& in, const GroupedDevices& groups,
+                const std::vector<std::vector<double>>& syncs, const PlanLimits& limits, int replicas,
+                double limit_s) {
+  const int devices = static_cast<int>(in.devices.size());
   std::map<std::pair<double, int>, std::vector<double>> known;  // by seconds per byte and largest depth
   const auto counts = [&](double sync, int max_depth, bool crosses) -> const std::vector<double>& {
     const auto [it, is_new] = known.try_emplace({sync, crosses ? 0 : max_depth});
     if (!is_new) return it->second;
-    PipelineCosts costs = crosses ? crossing_ : PipelineCosts();
-    costs.first_sync_s = first_sync_s_[at(replicas)];
-    costs.sync = syncs_[at(replicas)];
+    PipelineCosts costs = in.syncs[at(replicas)];
+    if (crosses) costs.hop_s = groups.crossing.hop_s, costs.hop_busy_s = groups.crossing.hop_busy_s;
     costs.sync.seconds_per_byte = std::max(costs.sync.seconds_per_byte, sync);
-    return it->second = micro_batches_by_depth(costs, crosses ? 2 : 1, max_depth, stages, limit_s);
+    return it->second = max_micro_batches_by_depth(in, costs, crosses ? 2 : 1, max_depth, limits, limit_s);
   };
-  int min_depth = stages.value_or(1);  // even without micro-batches a pipeline holds the state of all layers
-  while (min_depth < max_stages() && state_ > memory_sums_[at(min_depth)] * (1 + bisection_precision))
-    ++min_depth;
+  int min_depth =
+      limits.stages.value_or(1);  // even without micro-batches a pipeline holds the state of all layers
+  while (min_depth < in.max_stages && !in.memory.has(in.memory.state, min_depth)) ++min_depth;
   double price = 0;  // the best one for the last x is often good enough for the next
   for (int crossing = 0; crossing <= replicas; ++crossing) {
     const int inside = replicas - crossing;
     std::vector<GroupCounts> in_groups;
     double crossing_sync = infinity, max_price = 0;
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      const DeviceGroup& group = groups_[i];
+    for (std::size_t i = 0; i < groups.groups.size(); ++i) {
+      const GroupTraffic& group = groups.groups[i];
       const auto with_others = [&](int others) {
         return syncs[i][std::min(at(others), syncs[i].size() - 1)];
       };
@@ -190,12 +187,12 @@ bool IterationBounds::may_finish_in_groups(const std::vector<std::vector<double>
         const std::vector<double>& unshared = counts(with_others(own - 1 + crossing), group.devices, false);
         for (int step = 0; step < (crossing > 0 ? share_steps : 1); ++step) {
           const double share = static_cast<double>((step + 1) * crossing) / share_steps;
-          const double sync_s = 2 * std::max(0.0, replicas - own - share) / replicas * gradient_bytes_ *
-                                group.outside_s_per_byte;
+          const double sync_s = 2 * std::max(0.0, replicas - own - share) / replicas *
+                                in.gradients_before.back() * group.outside_s_per_byte;
           std::vector<double> most_batches = unshared;
           for (std::size_t depth = 1; depth <= unshared.size(); ++depth)
             most_batches[depth - 1] = std::min(
-                unshared[depth - 1], balanced_micro_batches(static_cast<int>(depth), sync_s, limit_s));
+                unshared[depth - 1], balanced_micro_batches(in, static_cast<int>(depth), sync_s, limit_s));
           of_number.emplace_back(most_batches, min_depth);
           max_price = std::max(max_price, of_number.back().max_price());
         }
@@ -205,45 +202,63 @@ bool IterationBounds::may_finish_in_groups(const std::vector<std::vector<double>
     const ConcaveMajorant across(counts(crossing_sync, devices, true), std::max(2, min_depth));
     const auto most_at = [&](double device_price) {
       std::vector<GroupProfits> profits;
-      for (std::size_t i = 0; i < groups_.size(); ++i)
-        profits.push_back(profits_of(in_groups[i], groups_[i].devices, device_price));
+      for (std::size_t i = 0; i < groups.groups.size(); ++i)
+        profits.push_back(profits_of(in_groups[i], groups.groups[i].devices, device_price));
       return device_price * devices + max_profit(profits, inside) +
              across.max_profit(crossing, devices, device_price);
     };
-    if (stays_above(micro_batches_ - 1e-6, most_at, std::max(max_price, across.max_price()), price))
+    if (stays_above(in.micro_batches - 1e-6, most_at, std::max(max_price, across.max_price()), price))
       return true;
   }
   return false;
 }
 
-/// The least time in which any number of pipelines may finish. With n of them, with micro-batches or
-/// without, it is at least the least of the first n values of `least_s`.
-double IterationBounds::groups_bound_s(const std::vector<double>& least_s, std::optional<int> stages,
-                                       std::optional<int> replicas) const {
+}  // namespace
+
+/// Groups matter where devices synchronize with all replicas after their last backward pass.
+bool can_group_devices(const BoundInputs& in) {
+  const IterationModel& model = in.model;
+  if (model.sync != GradientSync::sharded_ps || model.problem.job.execution.overlap || model.chunks > 1 ||
+      model.stages.tensor() > 1 || model.sharding.gradients || in.devices.size() > max_grouped_devices)
+    return false;
+  const std::size_t groups = groups_of(in).size();
+  return groups > 1 && groups <= max_groups;
+}
+
+double device_group_bound_s(const BoundInputs& in, const PlanLimits& limits, std::vector<double>& least_s) {
   constexpr double precision = 1e-6, give_up = 100;
-  const int slots = static_cast<int>(rates_.size());
+  const GroupedDevices groups = device_groups(in);
   std::vector<int> numbers;
-  for (int n = replicas.value_or(1); n <= replicas.value_or(slots / stages.value_or(1)); ++n)
-    if (n * state_ <= memory_sums_.back() * (1 + bisection_precision)) numbers.push_back(n);
+  for (int n = limits.replicas.value_or(1);
+       n <= limits.replicas.value_or(in.slots / limits.stages.value_or(1)); ++n)
+    if (in.memory.has(n * in.memory.state, in.slots)) numbers.push_back(n);
   // The most promising number comes first, so that most others need only one check.
   const auto promise = [&](int n) { return at(n) <= least_s.size() ? least_s[at(n - 1)] : infinity; };
   std::stable_sort(numbers.begin(), numbers.end(), [&](int a, int b) { return promise(a) < promise(b); });
   double least = infinity;
-  for (const int n : numbers) {
-    double low = *std::min_element(least_s.begin(),
-                                   least_s.begin() + std::min<std::ptrdiff_t>(n, std::ssize(least_s)));
-    if (low >= least) continue;
-    const std::vector<std::vector<double>> syncs = group_syncs(n);
-    const auto may_finish = [&](double limit_s) { return may_finish_in_groups(syncs, n, stages, limit_s); };
-    double high = std::isfinite(least) ? least : 1.1 * low;
-    if (std::isfinite(least) && !may_finish(least)) continue;
-    if (!std::isfinite(least))
-      while (high < give_up * low && !may_finish(high)) high *= 1.1;
-    while (high - low > precision * high) {
-      const double middle = (low + high) / 2;
-      (may_finish(middle) ? high : low) = middle;
+  try {
+    for (const int n : numbers) {
+      // With n pipelines, with micro-batches or without, earlier bounds prove the least of the first n
+      // values.
+      double low = *std::min_element(least_s.begin(),
+                                     least_s.begin() + std::min<std::ptrdiff_t>(n, std::ssize(least_s)));
+      if (low >= least) continue;
+      const std::vector<std::vector<double>> syncs = group_syncs(groups.groups, n);
+      const auto is_feasible = [&](double limit_s) {
+        return may_finish(in, groups, syncs, limits, n, limit_s);
+      };
+      double high = std::isfinite(least) ? least : 1.1 * low;
+      if (std::isfinite(least) && !is_feasible(least)) continue;
+      if (!std::isfinite(least))
+        while (high < give_up * low && !is_feasible(high)) high *= 1.1;
+      while (high - low > precision * high) {
+        const double middle = (low + high) / 2;
+        (is_feasible(middle) ? high : low) = middle;
+      }
+      least = low;
     }
-    least = low;
+  } catch (const WorkStopped&) {
+    return 0;  // the other bounds are valid, too
   }
   return least;
 }
