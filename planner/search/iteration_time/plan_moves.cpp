@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/base/index.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/random_change.hpp"
 
 namespace dtfm::search {
