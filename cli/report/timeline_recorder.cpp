@@ -100,10 +100,10 @@ std::string_view name_of(SpanKind kind) {
 
 std::span<const SpanKind> span_kinds() {
   static const auto kinds = [] {
-    std::array<SpanKind, span_kind_names.size()> kinds{};
-    std::transform(span_kind_names.begin(), span_kind_names.end(), kinds.begin(),
+    std::array<SpanKind, span_kind_names.size()> all{};
+    std::transform(span_kind_names.begin(), span_kind_names.end(), all.begin(),
                    [](const SpanKindName& it) { return it.kind; });
-    return kinds;
+    return all;
   }();
   return kinds;
 }

@@ -15,6 +15,7 @@
 #include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"
+#include "planner/search/iteration_time/search_effort.hpp"
 
 namespace dtfm::search {
 namespace {
