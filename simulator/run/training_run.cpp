@@ -13,9 +13,9 @@
 #include "core/base/rng.hpp"
 #include "core/schedule/schedule.hpp"
 #include "simulator/engine/clock.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/observation/interval_times.hpp"
 #include "simulator/run/jitter.hpp"
-#include "simulator/sync/sync.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -294,7 +294,7 @@ void TrainingRun::note_replacements(const Plan& next) {
 void TrainingRun::make_graph() {
   Plan plan = running_plan(plan_, running_);
   if ((static_cast<int>(report_.iterations.size()) + 1) % sync_every_ != 0)
-    plan.execution.gradient_sync = GradientSync::none;
+    plan = without_gradient_sync(std::move(plan));
   const std::vector<int> devices = pipeline_major(plan);
   for (const int device : devices) is_running_[at(device)] = true;
   if (plan == graph_plan_) return;

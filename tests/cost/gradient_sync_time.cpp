@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/rng.hpp"
-#include "simulator/sync/sync.hpp"
+#include "simulator/lowering/gradient_sync.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/random_networks.hpp"

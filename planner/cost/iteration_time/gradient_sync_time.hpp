@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/plan/gradient_sync.hpp"
+#include "core/collectives/collective.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 
 namespace dtfm::cost {
