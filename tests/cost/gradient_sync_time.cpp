@@ -24,8 +24,12 @@ namespace {
 
 constexpr double S = 200e6, B = 125e6, a = 0.005;  // bytes, bytes per second, seconds
 
-const std::vector<GradientSync> syncs = {GradientSync::sharded_ps, GradientSync::central_ps,
-                                         GradientSync::ring, GradientSync::tree, GradientSync::hierarchical};
+const std::vector<GradientSync> syncs = [] {
+  std::vector<GradientSync> all;
+  for (const GradientSyncTraits& it : gradient_sync_table())
+    if (it.messages) all.push_back(it.kind);
+  return all;
+}();
 
 std::vector<int> all_of(const Topology& topology) {
   std::vector<int> devices(topology.devices.size());

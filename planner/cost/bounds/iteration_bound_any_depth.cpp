@@ -7,6 +7,7 @@
 #include "core/base/infinity.hpp"
 #include "planner/cost/bounds/concave_majorant.hpp"
 #include "planner/cost/bounds/iteration_bound.hpp"
+#include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -39,6 +40,7 @@ void IterationBounds::find_sync() {
   syncs_.assign(at(max + 1), {});
   first_sync_s_.assign(at(max + 1), 0);
   if (model_.sharding.gradients) return;  // nearly all of it overlaps with computations
+  const SyncPattern::Traffic traffic = sync_pattern(model_.sync).traffic;
   double first_s = infinity;
   // The devices of two hosts may send a message together.
   const int max_parts = traits(model_.sync).uses_channels ? collective_messages_.max_parts() : 1;
@@ -47,16 +49,12 @@ void IterationBounds::find_sync() {
     first_sync_s_[at(replicas)] = first_s;
     Line& sync = syncs_[at(replicas)];
     sync.fixed_s = message_s(1, 0);
-    switch (model_.sync) {
-      case GradientSync::sharded_ps:  // a shard of 1 ÷ replicas to every other one, and back
-        sync.seconds_per_byte = 2 * traffic_.to_each_s(replicas - 1) / replicas;
-        break;
-      case GradientSync::ring:
-        sync.seconds_per_byte = 2 * traffic_.total_s() * (replicas - 1) / replicas / max_parts;
-        break;
-      default:  // everyone sends and receives all gradients at least once
-        sync.seconds_per_byte = traffic_.total_s() / max_parts;
-    }
+    if (traffic == SyncPattern::Traffic::to_each)
+      sync.seconds_per_byte = 2 * traffic_.to_each_s(replicas - 1) / replicas;
+    else if (traffic == SyncPattern::Traffic::around_ring)
+      sync.seconds_per_byte = 2 * traffic_.total_s() * (replicas - 1) / replicas / max_parts;
+    else
+      sync.seconds_per_byte = traffic_.total_s() / max_parts;
   }
 }
 

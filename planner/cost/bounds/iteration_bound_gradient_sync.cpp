@@ -1,9 +1,9 @@
 // The parts of IterationBounds that concern messages and gradient synchronization.
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "planner/cost/bounds/iteration_bound.hpp"
+#include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
 namespace dtfm::cost {
 
@@ -23,23 +23,13 @@ double IterationBounds::sync_s(int replicas, double bytes) const {
     return std::max(
         {message_s(1, part), message_fixed_.max_edge(replicas), part * message_per_byte_.max_edge(replicas)});
   };
-  const double part = bytes / replicas, rounds = 2.0 * (replicas - 1);
-  const double depth = std::bit_width(static_cast<unsigned>(replicas)) - 1;
-  switch (model_.sync) {
-    case GradientSync::sharded_ps:  // to the owner of a shard and back
-      return 2 * message(part);
-    case GradientSync::central_ps:
-      return 2 * message(bytes);
-    case GradientSync::ring:  // each member sends once per round, one round after another
-      return std::max(
-          {rounds * message_s(1, part), rounds * part * message_per_byte_.max_edge(replicas), message(part)});
-    case GradientSync::tree:  // rank 2^depth − 1 is at this depth
-      return std::max(2 * depth * message_s(1, bytes), 2 * message(bytes));
-    case GradientSync::hierarchical:  // shards are no smaller, and take at least two messages
-    default:
-      break;
-  }
-  return std::max(2 * message_s(1, part), message(part));
+  const SyncPattern pattern = sync_pattern(model_.sync);
+  const double part = pattern.sends_all ? bytes : bytes / replicas,
+               messages = pattern.messages ? pattern.messages(replicas) : 2;
+  double least_s = std::max(messages * message_s(1, part), (pattern.returns ? 2 : 1) * message(part));
+  if (pattern.traffic == SyncPattern::Traffic::around_ring)  // each replica sends once per round
+    least_s = std::max(least_s, messages * part * message_per_byte_.max_edge(replicas));
+  return least_s;
 }
 
 /// If only some synchronizations are compressed: the smaller of both sizes, because a ratio may exceed 1. The

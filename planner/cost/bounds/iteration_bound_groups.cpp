@@ -11,6 +11,7 @@
 #include "planner/cost/bounds/concave_majorant.hpp"
 #include "planner/cost/bounds/iteration_bound.hpp"
 #include "planner/cost/bounds/message_bounds.hpp"
+#include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -85,8 +86,9 @@ bool stays_above(double limit, const Function& function, double max, double& sta
 /// Groups matter where devices synchronize with all replicas after their last backward pass.
 void IterationBounds::find_groups() {
   const ExecutionConfig& execution = model_.problem.job.execution;
-  if (model_.sync != GradientSync::sharded_ps || execution.overlap || model_.chunks > 1 || tensor_ > 1 ||
-      layers_ > max_cut_layers || model_.sharding.gradients || devices_.size() > max_grouped_devices)
+  if (sync_pattern(model_.sync).traffic != SyncPattern::Traffic::to_each || execution.overlap ||
+      model_.chunks > 1 || tensor_ > 1 || layers_ > max_cut_layers || model_.sharding.gradients ||
+      devices_.size() > max_grouped_devices)
     return;
   const std::vector<Device>& all = model_.problem.topology->devices;
   std::vector<std::vector<int>> groups =
