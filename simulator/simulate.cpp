@@ -17,7 +17,6 @@
 #include "simulator/run/checkpoint_period.hpp"
 #include "simulator/run/run_graphs.hpp"
 #include "simulator/run/training_run.hpp"
-#include "simulator/sync/sync.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -129,10 +128,8 @@ double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_ev
                            const PathSchedule* paths, const StopFunction& stop) {
   const double synchronized_s = steady_seconds(undisturbed_graph(problem, plan, paths, stop), stop);
   if (sync_every == 1) return synchronized_s;
-  Plan unsynchronized = plan;
-  unsynchronized.execution.gradient_sync = GradientSync::none;
   const double unsynchronized_s =
-      steady_seconds(undisturbed_graph(problem, unsynchronized, paths, stop), stop);
+      steady_seconds(undisturbed_graph(problem, without_gradient_sync(plan), paths, stop), stop);
   return (synchronized_s + (sync_every - 1) * unsynchronized_s) / sync_every;
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/plan/compression_preset.hpp"
-#include "core/plan/gradient_sync.hpp"
+#include "core/collectives/collective.hpp"
 #include "core/plan/optimizer_sharding.hpp"
 #include "core/model/recomputation.hpp"
 #include "core/schedule/schedule.hpp"

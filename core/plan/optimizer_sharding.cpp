@@ -27,9 +27,11 @@ static_assert(has_row_for_each(optimizer_shardings, OptimizerSharding::zero3));
 std::string conflict(const ExecutionConfig& execution, bool is_scheme) {
   const OptimizerShardingTraits& sharding = traits(execution.optimizer_sharding);
   if (!sharding.optimizer) return "";
-  const bool is_hybrid = execution.gradient_sync == GradientSync::hierarchical;
+  const bool is_hybrid = traits(execution.gradient_sync).shares_by_site();
   if (is_scheme && is_hybrid && sharding.parameters) return "";
-  if (!traits(execution.gradient_sync).has_halves || (is_hybrid && sharding.gradients))
+  const GradientSyncTraits& sync = traits(execution.gradient_sync);
+  const bool shards_gradients = sync.roles == MemberRoles::equal || sync.roles == MemberRoles::ring;
+  if (!sync.has_halves || (sharding.gradients && !shards_gradients))
     return fmt::format("{} cannot be combined with gradient_sync {}; use ring{} sharded-ps{}", sharding.name,
                        name_of(execution.gradient_sync), sharding.gradients ? " or" : ",",
                        sharding.gradients ? "" : " or hierarchical");

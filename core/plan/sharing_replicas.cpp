@@ -33,8 +33,8 @@ int smallest_site_share(const Topology& topology, const Plan& plan) {
 
 int sharing_replicas(const Topology& topology, const Plan& plan) {
   if (!traits(plan.execution.optimizer_sharding).optimizer) return 1;
-  return plan.execution.gradient_sync == GradientSync::hierarchical ? smallest_site_share(topology, plan)
-                                                                    : static_cast<int>(plan.pipelines.size());
+  return traits(plan.execution.gradient_sync).shares_by_site() ? smallest_site_share(topology, plan)
+                                                               : static_cast<int>(plan.pipelines.size());
 }
 
 }  // namespace dtfm

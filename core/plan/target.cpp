@@ -4,8 +4,8 @@
 #include <array>
 
 #include "core/base/error.hpp"
-#include "core/plan/job.hpp"
 #include "core/base/kind_table.hpp"
+#include "core/plan/job.hpp"
 
 namespace dtfm {
 namespace {
@@ -16,8 +16,16 @@ namespace {
 constexpr std::array pytorch_schedules = {Schedule::one_f_one_b,          Schedule::gpipe,
                                           Schedule::interleaved,          Schedule::zero_bubble_h1,
                                           Schedule::one_f_one_b_blocking, Schedule::interleaved_blocking};
-constexpr std::array pytorch_syncs = {GradientSync::ring, GradientSync::sharded_ps, GradientSync::central_ps,
-                                      GradientSync::tree, GradientSync::hierarchical};
+constexpr std::array pytorch_syncs = [] {  // all, a ring first
+  std::array all = {
+#define DTFM_COLLECTIVE(name, ...) GradientSync::name,
+#include "core/collectives/collectives.def"
+#undef DTFM_COLLECTIVE
+  };
+  const auto ring = std::find(all.begin(), all.end(), GradientSync::ring);
+  std::rotate(all.begin(), ring, ring + 1);
+  return all;
+}();
 constexpr std::array only_8_bit = {CompressionMethod::quantize_8_bit};
 
 // Megatron-LM (core/pipeline_parallel/p2p_communication.py) and DeepSpeed (runtime/pipe/engine.py) wait for

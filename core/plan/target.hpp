@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/plan/compression_preset.hpp"
-#include "core/plan/gradient_sync.hpp"
+#include "core/collectives/collective.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/plan/optimizer_sharding.hpp"
 #include "core/plan/target_kind.hpp"

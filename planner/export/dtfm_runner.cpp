@@ -1,4 +1,6 @@
 // DT-FM's own runner (dist_runner.py), which gets the number of layers of each process as an argument.
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,15 +21,12 @@ constexpr std::string_view target_name = "dtfm";
 constexpr const char* script_file = "dtfm.sh";
 constexpr const char* map_file = "rank_map.sh";
 
+/// "sharded_ps", "central_ps", or a ring.
 std::string dp_mode(GradientSync gradient_sync) {
-  switch (gradient_sync) {
-    case GradientSync::sharded_ps:
-      return "sharded_ps";
-    case GradientSync::central_ps:
-      return "central_ps";
-    default:
-      return "allreduce";
-  }
+  if (traits(gradient_sync).roles == MemberRoles::ring) return "allreduce";
+  std::string name(name_of(gradient_sync));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 /// Bash arrays in the format of DT-FM's scripts: the number of GPUs of each machine, and the rank of each GPU

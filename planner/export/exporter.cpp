@@ -99,7 +99,8 @@ std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
 /// NCCL chooses between rings and trees by itself.
 std::vector<std::string> nccl_notes(const ExportBundle& bundle) {
   if (!bundle.job.target || !traits(*bundle.job.target).nccl_chooses_all_reduce ||
-      bundle.plan.pipelines.size() < 2 || bundle.job.execution.gradient_sync != GradientSync::ring)
+      bundle.plan.pipelines.size() < 2 ||
+      traits(bundle.job.execution.gradient_sync).roles != MemberRoles::ring)
     return {};
   return {"set NCCL_ALGO=Ring, because the plan's gradients go around rings"};
 }

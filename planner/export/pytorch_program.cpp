@@ -41,6 +41,34 @@ std::string format_order(const std::vector<Operation>& order, bool has_chunks) {
   return fmt::to_string(text);
 }
 
+/// "2", "0.1", "" for no part.
+std::string format_part(const CollectivePart& part) {
+  if (part.shard == no_index) return "";
+  return part.chunk == no_index ? fmt::format("{}", part.shard)
+                                : fmt::format("{}.{}", part.shard, part.chunk);
+}
+
+/// By member: "0+ >1:2 <3:1, 1= >1:1.0", steps with their numbers, in which received elements are added (+)
+/// or final (=), and messages to (>) and from (<) other members of a shard, or of a chunk of a shard.
+std::vector<std::string> format_steps(const CollectiveMessages& list, std::size_t members) {
+  std::vector<std::string> steps(members);
+  std::vector<std::pair<int, bool>> last(members, {no_index, false});
+  const auto add = [&](int member, int peer, char direction, const CollectivePhase& phase,
+                       const CollectiveMessage& message) {
+    std::string& text = steps[at(member)];
+    const std::pair step(phase.number, phase.adds);
+    if (std::exchange(last[at(member)], step) != step)
+      text += fmt::format("{}{}{}", text.empty() ? "" : ", ", phase.number, phase.adds ? '+' : '=');
+    text += fmt::format(" {}{}:{}", direction, peer, format_part({message.shard, message.chunk}));
+  };
+  for (const CollectivePhase& phase : list.phases)
+    for (const CollectiveMessage& it : phase.messages) {
+      add(it.from, it.to, '>', phase, it);
+      add(it.to, it.from, '<', phase, it);
+    }
+  return steps;
+}
+
 class ProgramWriter {
  public:
   explicit ProgramWriter(const ExportBundle& bundle)
@@ -54,17 +82,21 @@ class ProgramWriter {
 
   ordered_json write() {
     const ordered_json job = io::job_json(bundle_.job);
-    ordered_json json = {{"schema", "dtfm-program/1"}, {"topology", topology_json()}};
+    ordered_json json = {{"schema", "dtfm-program/2"}, {"topology", topology_json()}};
     json["model"] = job.at("model");
     json["training"] = job.at("training");
     json["execution"] = execution_json();
     ordered_json ranks = ordered_json::array();
     for (int rank = 0; rank < bundle_.world_size(); ++rank) ranks.push_back(rank_json(rank));
+    ordered_json groups = sync_groups_json();
+    const std::size_t pair = collective_number(pair_all_reduce, {{0}, {1}}, {});
     json["orders"] = orders_;
     json["pipelines"] = pipelines_json();
     json["ranks"] = std::move(ranks);
-    json["sync_groups"] = sync_groups_json();
+    json["collectives"] = std::move(collectives_);
+    json["sync_groups"] = std::move(groups);
     json["tied_groups"] = tied_groups_json();
+    json["pair_all_reduce"] = pair;
     return json;
   }
 
@@ -83,7 +115,8 @@ class ProgramWriter {
     return topology_for("which links are slow enough for compression depends on the network");
   }
   const Topology& topology_with_sites() const {
-    return topology_for("gradient_sync hierarchical depends on the sites of the network");
+    return topology_for(fmt::format("gradient_sync {} depends on the sites of the network",
+                                    name_of(execution_.gradient_sync)));
   }
 
   ordered_json topology_json() const {
@@ -173,18 +206,10 @@ class ProgramWriter {
     }
     return {{"device", fmt::format("{}:{}", location.host, location.gpu)},
             {"host", location.address},
-            {"site", site_of(rank)},
             {"pipeline", it.pipeline},
             {"stage", it.stage},
             {"order", order_number(rank)},
             {"chunks", chunks}};
-  }
-
-  /// Only `hierarchical` uses the sites.
-  std::string site_of(int rank) const {
-    if (execution_.gradient_sync != GradientSync::hierarchical) return bundle_.location(rank).address;
-    const Topology& topology = topology_with_sites();
-    return topology.sites[at(topology.devices[at(topology_device(rank))].site)].name;
   }
 
   /// As the simulator groups them (IterationGraph::groups): neighbouring layers with the same holders
@@ -202,38 +227,58 @@ class ProgramWriter {
     return groups;
   }
 
-  /// The order of a ring, which passes the ranks host by host (HostChannels). Other algorithms keep the order
-  /// of the pipelines.
-  std::vector<int> sync_order(std::vector<int> ranks) const {
-    if (execution_.gradient_sync != GradientSync::ring) return ranks;
-    std::map<std::string, std::size_t> first_of_host;
-    for (std::size_t i = 0; i < ranks.size(); ++i)
-      first_of_host.emplace(bundle_.location(ranks[i]).address, i);
-    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-      return first_of_host.at(bundle_.location(a).address) < first_of_host.at(bundle_.location(b).address);
-    });
-    return ranks;
+  std::vector<CollectiveMember> members(const std::vector<int>& ranks) const {
+    const Topology* topology =
+        traits(execution_.gradient_sync).shares_by_site() ? &topology_with_sites() : bundle_.topology.get();
+    std::map<std::string, int> hosts;
+    std::vector<CollectiveMember> members;
+    for (const int rank : ranks) {
+      const int host =
+          hosts.emplace(bundle_.location(rank).address, static_cast<int>(hosts.size())).first->second;
+      const int device = topology ? topology_device(rank) : no_index;
+      members.push_back({host, device == no_index ? 0 : topology->devices[at(device)].site});
+    }
+    return members;
   }
 
-  /// Shards per site of a hierarchical reduce-scatter; 0 means as many as the smallest site has ranks.
-  int shards() const {
-    if (execution_.gradient_sync != GradientSync::hierarchical ||
-        !traits(execution_.optimizer_sharding).optimizer)
-      return 0;
-    return sharing_replicas(topology_with_sites(), plan_on_topology(bundle_));
+  /// Index of the steps in `collectives_`; equal ones share one entry.
+  std::size_t collective_number(GradientSync sync, const std::vector<CollectiveMember>& members,
+                                const CollectiveOptions& options) {
+    const CollectiveMessages list = collective_messages(sync, members, options);
+    ordered_json json = {
+        {"shards", list.shards}, {"chunks", list.chunks}, {"steps", format_steps(list, members.size())}};
+    if (options.collective == Collective::reduce_scatter)
+      for (const CollectivePart& part : summed_parts(list, static_cast<int>(members.size())))
+        json["owned"].push_back(format_part(part));
+    const auto [known, is_new] = collective_numbers_.emplace(json.dump(), collectives_.size());
+    if (is_new) collectives_.push_back(std::move(json));
+    return known->second;
   }
 
-  ordered_json sync_groups_json() const {
+  ordered_json sync_groups_json() {
     ordered_json list = ordered_json::array();
     if (bundle_.plan.pipelines.size() < 2) return list;
-    const int shards_per_site = shards();
-    for (const auto& [layers, ranks] : synced_layers())
-      list.push_back({{"layers", {layers.first, layers.second}},
-                      {"ranks", sync_order(ranks)},
-                      {"compress", is_compressed_among(ranks) && !holds_sharded_tied_copy(layers)
-                                       ? ordered_json(name_of(*execution_.compression.gradient_preset))
-                                       : ordered_json(nullptr)},
-                      {"shards", shards_per_site}});
+    const bool is_sharded = traits(execution_.optimizer_sharding).optimizer;
+    const int site_shards = is_sharded && traits(execution_.gradient_sync).shares_by_site()
+                                ? sharing_replicas(topology_with_sites(), plan_on_topology(bundle_))
+                                : 0;
+    for (const auto& [layers, ranks] : synced_layers()) {
+      ordered_json group = {{"layers", {layers.first, layers.second}},
+                            {"ranks", ranks},
+                            {"compress", is_compressed_among(ranks) && !holds_sharded_tied_copy(layers)
+                                             ? ordered_json(name_of(*execution_.compression.gradient_preset))
+                                             : ordered_json(nullptr)}};
+      const auto add = [&](const char* key, Collective collective) {
+        group[key] = collective_number(execution_.gradient_sync, members(ranks), {collective, site_shards});
+      };
+      if (is_sharded) {
+        add("reduce_scatter", Collective::reduce_scatter);
+        add("all_gather", Collective::all_gather);
+      } else {
+        add("all_reduce", Collective::all_reduce);
+      }
+      list.push_back(std::move(group));
+    }
     return list;
   }
 
@@ -261,6 +306,8 @@ class ProgramWriter {
   std::vector<std::vector<int>> rank_of_;  // [pipeline][layer]
   std::vector<std::string> orders_;
   std::map<std::string, std::size_t> order_numbers_;
+  ordered_json collectives_ = ordered_json::array();
+  std::map<std::string, std::size_t> collective_numbers_;
 };
 
 }  // namespace

@@ -10,10 +10,10 @@ namespace dtfm::exporter {
 
 inline constexpr const char* program_file = "program.json";
 
-/// The program of a bundle whose plan the runtime can run (schema dtfm-program/1). Orders of computations are
-/// those of the simulator (operation_order), and so are groups of synchronized layers and orders of ranks in
-/// them. Throws NotRunnable if a decision depends on the network and the bundle has no topology: the sites of
-/// `hierarchical`, and which links are slow enough for compression.
+/// The program of a bundle whose plan the runtime can run (schema dtfm-program/2). Orders of computations are
+/// those of the simulator (operation_order), and so are groups of synchronized layers and their messages
+/// (collective_messages). Throws NotRunnable if a decision depends on the network and the bundle has no
+/// topology: the sites of `hierarchical`, and which links are slow enough for compression.
 std::string program_json(const ExportBundle& bundle);
 
 }  // namespace dtfm::exporter

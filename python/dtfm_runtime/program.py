@@ -8,22 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from .errors import UserError
 
-SCHEMA = "dtfm-program/1"
+SCHEMA = "dtfm-program/2"
 MAX_BYTES, MAX_RANKS, MAX_OPERATIONS, MAX_LAYERS = 1 << 28, 100_000, 20_000_000, 100_000
 MAX_HELD_LAYERS = 5_000_000  # of all pipelines together; checking them takes memory
 MAX_SEQUENCE = 1_000_000_000
 SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1")
-SYNCS = ("ring", "tree", "sharded-ps", "central-ps", "hierarchical")
-SHARDABLE_SYNCS = ("ring", "sharded-ps", "hierarchical")  # those with a reduce-scatter and an all-gather
 PRECISIONS = ("fp16", "bf16", "fp32", "tf32")
 OPTIMIZERS = ("adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload")
 OPERATION = re.compile(r"([FBW])([0-9]{1,9})(?:/([0-9]{1,5}))?")
+STEP = re.compile(r"([0-9]{1,6})([+=])((?: [<>][0-9]{1,6}:[0-9.]{1,13})+)")
+PART = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,6}))?")
+MAX_PARTS = 1_000_000  # into which the gradients of a group may be cut
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ class Chunk:
 class Rank:
     device: str
     host: str
-    site: str
     pipeline: int
     order: int
     chunks: tuple[Chunk, ...]
@@ -64,11 +63,37 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Of the data of a collective, which are cut into equal shards, and every shard into equal chunks."""
+
+    shard: int
+    chunk: Optional[int]  # None: the whole shard
+
+
+@dataclass(frozen=True)
+class MessageStep:
+    number: int
+    adds: bool  # received elements are added; otherwise they are final
+    sends: tuple[tuple[int, Part], ...]  # to positions in the group
+    receives: tuple[tuple[int, Part], ...]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Those of a collective."""
+
+    shards: int
+    chunks: int
+    steps: tuple[tuple[MessageStep, ...], ...]  # [position in the group]
+    owned: tuple[Optional[Part], ...]  # [position]: what it has the sum of after a reduce-scatter
+
+
+@dataclass(frozen=True)
 class SyncGroup:
     layers: tuple[int, int]
     ranks: tuple[int, ...]
     compress: bool
-    shards: int
+    messages: dict[str, Messages]  # of all_reduce, or of reduce_scatter and all_gather
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,7 @@ class Program:
     ranks: tuple[Rank, ...]
     sync_groups: tuple[SyncGroup, ...]
     tied_groups: tuple[tuple[int, int], ...]
+    pair_all_reduce: Messages  # between the two ranks of a tied group
     digest: str = field(compare=False, default="")  # tells whether all ranks run the same program
 
     @property
@@ -211,6 +237,7 @@ def parse_program(document: Any, digest: str = "") -> Program:
     training, execution = root.get("training"), root.get("execution")
     ranks = root.get("ranks").list(MAX_RANKS, 1)
     orders = read_orders(root.get("orders"))
+    collectives = read_collectives(root.get("collectives"))
     pipelines = tuple(Pipeline(it.get("micro_batches").int(1, MAX_OPERATIONS),
                                it.get("first_micro_batch").int(0, MAX_OPERATIONS))
                       for it in root.get("pipelines").list(MAX_RANKS, 1))
@@ -222,7 +249,7 @@ def parse_program(document: Any, digest: str = "") -> Program:
         precision=training.get("precision").one_of(PRECISIONS), optimizer=training.get("optimizer").one_of(OPTIMIZERS),
         recompute=training.get("recompute", "none").one_of(("none", "full")) == "full",
         schedule=execution.get("schedule").one_of(SCHEDULES),
-        gradient_sync=execution.get("gradient_sync").one_of(SYNCS),
+        gradient_sync=execution.get("gradient_sync").text(),
         zero1=execution.get("optimizer_sharding", "none").one_of(("none", "zero1")) == "zero1",
         overlap=execution.get("overlap", False).flag(),
         tied_embedding_sync=execution.get("tied_embedding_sync", False).flag(),
@@ -230,9 +257,10 @@ def parse_program(document: Any, digest: str = "") -> Program:
         or execution.get("schedule").value.endswith("-blocking"),
         orders=orders, pipelines=pipelines,
         ranks=tuple(read_rank(it, layers, len(ranks), len(pipelines), len(orders)) for it in ranks),
-        sync_groups=tuple(read_group(it, layers, len(ranks)) for it in root.get("sync_groups").list(MAX_LAYERS * 2)),
+        sync_groups=tuple(read_group(it, layers, len(ranks), collectives) for it in root.get("sync_groups").list(MAX_LAYERS * 2)),
         tied_groups=tuple((it.list(2, 2)[0].int(0, len(ranks) - 1), it.list(2, 2)[1].int(0, len(ranks) - 1))
                           for it in root.get("tied_groups", []).list(MAX_RANKS)),
+        pair_all_reduce=read_messages(root.get("pair_all_reduce"), collectives, 2),
         digest=digest)
     check(program)
     return program
@@ -278,16 +306,94 @@ def read_rank(it: _Reader, layers: int, ranks: int, pipelines: int, orders: int)
                    for chunk in it.get("chunks").list(MAX_LAYERS, 1))
     if sum(chunk.layers[1] - chunk.layers[0] for chunk in chunks) > layers:
         it.fail(f"has more layers than the model, which has {layers}")
-    return Rank(it.get("device").text(), it.get("host", "").text(), it.get("site", "").text(),
+    return Rank(it.get("device").text(), it.get("host", "").text(),
                 it.get("pipeline").int(0, pipelines - 1), it.get("order").int(0, orders - 1), chunks)
 
 
-def read_group(it: _Reader, layers: int, ranks: int) -> SyncGroup:
+def read_collectives(collectives: _Reader) -> tuple[Messages, ...]:
+    result, total = [], 0
+    for it in collectives.list(MAX_LAYERS):
+        shards, chunks = (it.get(key).int(1, MAX_PARTS) for key in ("shards", "chunks"))
+        if shards * chunks > MAX_PARTS:
+            it.fail(f"has more than {MAX_PARTS} parts")
+        members = it.get("steps").list(MAX_RANKS, 2)
+        steps = []
+        for member in members:
+            steps.append(read_steps(member, len(members), shards, chunks))
+            total += sum(len(step.sends) + len(step.receives) for step in steps[-1])
+            if total > MAX_OPERATIONS:
+                it.fail(f"exceeds {MAX_OPERATIONS} messages in total")
+        owned = it.get("owned", []).list(len(members))
+        if owned and len(owned) != len(members):
+            it.fail("must have owned parts of every member")
+        result.append(Messages(shards, chunks, tuple(steps),
+                               tuple(None if part.value == "" else read_part(part, part.value, shards, chunks)
+                                     for part in owned)))
+        check_messages(it, result[-1])
+    return tuple(result)
+
+
+def parse_collectives(document: Any) -> tuple[Messages, ...]:
+    return read_collectives(_Reader(document, "collectives"))
+
+
+def read_part(of: _Reader, text: Any, shards: int, chunks: int) -> Part:
+    match = PART.fullmatch(text) if isinstance(text, str) else None
+    if match is None or int(match[1]) >= shards or match[2] is not None and int(match[2]) >= chunks:
+        of.fail(f"has an invalid part {str(text)[:20]!r}; expected a shard below {shards}, and after a dot a chunk below "
+                f"{chunks}")
+    return Part(int(match[1]), None if match[2] is None else int(match[2]))
+
+
+def read_steps(member: _Reader, members: int, shards: int, chunks: int) -> tuple[MessageStep, ...]:
+    if not isinstance(member.value, str):
+        member.fail("must be text")
+    steps = []
+    for text in member.value.split(", ") if member.value else ():
+        match = STEP.fullmatch(text)
+        if match is None:
+            member.fail(f"has an invalid step {text[:20]!r}; expected, for example, 0+ >1:2 <3:0.1")
+        number = int(match[1])
+        if steps and number <= steps[-1].number:
+            member.fail("must have steps with ascending numbers")
+        listed: dict[str, list] = {">": [], "<": []}
+        for word in match[3].split():
+            peer, part = word[1:].split(":")
+            if int(peer) >= members:
+                member.fail(f"has a message to or from {peer}, but only {members} members")
+            listed[word[0]].append((int(peer), read_part(member, part, shards, chunks)))
+        steps.append(MessageStep(number, match[2] == "+", tuple(listed[">"]), tuple(listed["<"])))
+    return tuple(steps)
+
+
+def check_messages(it: _Reader, messages: Messages) -> None:
+    """Every message is sent and received in the same step, so that no step waits forever."""
+    sent: dict[tuple, list] = {}
+    received: dict[tuple, list] = {}
+    for position, steps in enumerate(messages.steps):
+        for step in steps:
+            for peer, part in step.sends:
+                sent.setdefault((step.number, step.adds, position, peer), []).append(part)
+            for peer, part in step.receives:
+                received.setdefault((step.number, step.adds, peer, position), []).append(part)
+    if sent != received or any(sender == receiver for _, _, sender, receiver in sent):
+        it.fail("has messages that are not received as they are sent")
+
+
+def read_messages(number: _Reader, collectives: tuple[Messages, ...], members: int) -> Messages:
+    messages = collectives[number.int(0, len(collectives) - 1)]
+    if len(messages.steps) != members:
+        number.fail(f"must be a collective of {members} members")
+    return messages
+
+
+def read_group(it: _Reader, layers: int, ranks: int, collectives: tuple[Messages, ...]) -> SyncGroup:
     members = tuple(rank.int(0, ranks - 1) for rank in it.get("ranks").list(ranks, 1))
     if len(set(members)) != len(members):
         it.fail("names a rank twice")
-    return SyncGroup(it.get("layers").range(layers), members, it.get("compress", None).compression(),
-                     it.get("shards", 0).int(0, len(members)))
+    messages = {kind: read_messages(it.get(kind), collectives, len(members))
+                for kind in ("all_reduce", "reduce_scatter", "all_gather") if it.get(kind, None).value is not None}
+    return SyncGroup(it.get("layers").range(layers), members, it.get("compress", None).compression(), messages)
 
 
 def check(program: Program) -> None:
@@ -373,10 +479,11 @@ def check_groups(program: Program) -> None:
             synchronized.add(layer)
             if holders[layer] != members:
                 fail(f"sync_groups[{number}].ranks are not the ranks that hold layer {layer}")
-        if program.zero1 and len(group.ranks) > 1 and program.gradient_sync not in SHARDABLE_SYNCS:
-            fail(f"zero1 cannot be combined with gradient_sync {program.gradient_sync}")
-        if group.shards > min(Counter(program.ranks[rank].site for rank in group.ranks).values()):
-            fail(f"sync_groups[{number}].shards exceeds the number of ranks in the smallest site")
+        for kind in ("reduce_scatter", "all_gather") if program.zero1 else ("all_reduce",):
+            if len(group.ranks) > 1 and kind not in group.messages:
+                fail(f"sync_groups[{number}].{kind} is missing")
+        if program.zero1 and len(group.ranks) > 1 and not group.messages["reduce_scatter"].owned:
+            fail(f"sync_groups[{number}].reduce_scatter has no owned parts")
     missing = set(range(program.layers)) - synchronized if len(program.pipelines) > 1 else ()
     if missing:
         fail(f"layer {min(missing)} is in no sync_group")

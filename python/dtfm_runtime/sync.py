@@ -1,26 +1,27 @@
-"""The gradient synchronization of a group of ranks, message by message as dtfm-sim lowers it.
+"""The gradient synchronization of a group of ranks, message by message as the program lists it and dtfm-sim lowers it.
 
-An algorithm is a list of steps for one rank: pure data, in positions of the group and ranges of a flat buffer.
-`Collective` executes steps. In the reduce phase, received elements are added. In the gather phase, they are final and
-overwrite the receiver's. Each element is summed on one rank and copied from there, so all replicas are bit-identical.
+The steps of a rank are pure data, in positions of the group and ranges of a flat buffer. `Collective` executes them. In
+the reduce phase, received elements are added. In the gather phase, they are final and overwrite the receiver's. Each
+element is summed on one rank and copied from there, so all replicas are bit-identical.
 """
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Callable, Iterator, Optional, Sequence
 
 import torch
 
 from .compression import compress, compressed_bytes, decompress
+from .program import Messages, Part
 from .transport import SYNC
 
 Range = tuple[int, int]
 # Called with peer, start, end, whether it was received, and the number of the step.
 Record = Callable[[int, float, float, bool, int], None]
-ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all_reduce", "reduce_scatter", "all_gather"
 # Receives are posted ahead, because Gloo's sender otherwise waits an extra round trip. At most these bytes are ahead.
 AHEAD_BYTES = 64 << 20
 
@@ -39,27 +40,14 @@ class Message:
         return self.range[1] - self.range[0]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Step:
     """Messages at the same time. The next step begins when those of this one have been received."""
 
+    number: int
     adds: bool
-    sends: list[Message] = field(default_factory=list)
-    receives: list[Message] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Group:
-    """What an algorithm needs to know: `sites` names the site of each position."""
-
-    sites: tuple[str, ...]
-    position: int
-    length: int
-    shards: int = 0  # hierarchical: per site; 0: as many as the smallest site has ranks
-
-    @property
-    def ranks(self) -> int:
-        return len(self.sites)
+    sends: list[Message]
+    receives: list[Message]
 
 
 def split(whole: Range, parts: int) -> list[Range]:
@@ -68,117 +56,29 @@ def split(whole: Range, parts: int) -> list[Range]:
     return list(zip(cuts, cuts[1:]))
 
 
-def ring_steps(members: Sequence[int], own: int, whole: Range, collective: str) -> list[Step]:
-    """Reduce-scatter and all-gather around the ring of `members`. `own` is an index in it."""
-    n = len(members)
-    chunks, after, before = split(whole, n), members[(own + 1) % n], members[(own - 1) % n]
-    steps = []
-    if collective != ALL_GATHER:
-        for k in range(n - 1):
-            steps.append(Step(True, [Message(after, (chunks[(own - k) % n],))],
-                              [Message(before, (chunks[(own - k - 1) % n],))]))
-    if collective != REDUCE_SCATTER:
-        for k in range(n - 1):
-            steps.append(Step(False, [Message(after, (chunks[(own + 1 - k) % n],))],
-                              [Message(before, (chunks[(own - k) % n],))]))
-    return steps
+def make_steps(messages: Messages, position: int, length: int) -> list[Step]:
+    """The steps of a rank of the group on a buffer of `length` elements."""
+    shards = split((0, length), messages.shards)
+    chunks = [split(shard, messages.chunks) for shard in shards]
+
+    def pieces(part: Part, adds: bool) -> tuple[Range, ...]:
+        if part.chunk is not None:
+            return (chunks[part.shard][part.chunk],)
+        # A shard is compressed in the chunks in which it has been summed, so that every rank has the same elements.
+        return (shards[part.shard],) if adds else tuple(chunks[part.shard])
+
+    return [Step(it.number, it.adds, *([Message(peer, pieces(part, it.adds)) for peer, part in listed]
+                                       for listed in (it.sends, it.receives)))
+            for it in messages.steps[position]]
 
 
-def ring(group: Group, collective: str) -> list[Step]:
-    return ring_steps(range(group.ranks), group.position, (0, group.length), collective)
-
-
-def sharded_ps(group: Group, collective: str) -> list[Step]:
-    """Every rank sums a shard of all, then sends it to all."""
-    own, n = group.position, group.ranks
-    shards = split((0, group.length), n)
-    others = [(own + step) % n for step in range(1, n)]
-    steps = []
-    if collective != ALL_GATHER:
-        steps.append(Step(True, [Message(to, (shards[to],)) for to in others],
-                          [Message(of, (shards[own],)) for of in sorted(others)]))
-    if collective != REDUCE_SCATTER:
-        steps.append(Step(False, [Message(to, (shards[own],)) for to in others],
-                          [Message(of, (shards[of],)) for of in others]))
-    return steps
-
-
-def central_ps(group: Group, collective: str) -> list[Step]:
-    """The first rank sums everything, then sends the sum to all."""
-    whole = ((0, group.length),)
-    if group.position > 0:
-        return [Step(True, [Message(0, whole)]), Step(False, [], [Message(0, whole)])]
-    others = [Message(peer, whole) for peer in range(1, group.ranks)]
-    return [Step(True, [], others), Step(False, others)]
-
-
-def tree(group: Group, collective: str) -> list[Step]:
-    """Reduction to the first rank and broadcast from it over a binomial tree."""
-    own, n, whole = group.position, group.ranks, ((0, group.length),)
-    steps = []
-    reach = 1
-    while reach < n:
-        if own % (2 * reach) == reach:
-            steps.append(Step(True, [Message(own - reach, whole)]))
-        elif own % (2 * reach) == 0 and own + reach < n:
-            steps.append(Step(True, [], [Message(own + reach, whole)]))
-        reach *= 2
-    while reach > 1:
-        reach //= 2
-        if own % (2 * reach) == 0 and own + reach < n:
-            steps.append(Step(False, [Message(own + reach, whole)]))
-        elif own % (2 * reach) == reach:
-            steps.append(Step(False, [], [Message(own - reach, whole)]))
-    return steps
-
-
-def sites_of(group: Group) -> list[list[int]]:
-    """The positions in every site, in the order in which sites come."""
-    sites: dict[str, list[int]] = {}
-    for position, site in enumerate(group.sites):
-        sites.setdefault(site, []).append(position)
-    return list(sites.values())
-
-
-def shard_count(group: Group) -> int:
-    return group.shards or min(len(site) for site in sites_of(group))
-
-
-def hierarchical(group: Group, collective: str) -> list[Step]:
-    """In every site one rank per shard sums it, those of the same shard form a ring across the sites, and then each
-    sends its shard to all of its site."""
-    sites, own = sites_of(group), group.position
-    shards = split((0, group.length), shard_count(group))
-    site = next(it for it in sites if own in it)
-    number = site.index(own)
-    owned = shards[number] if number < len(shards) else None
-    others = [peer for peer in site if peer != own]
-    steps = []
-    if collective != ALL_GATHER:
-        steps.append(Step(True, [Message(site[k], (shard,)) for k, shard in enumerate(shards) if k != number],
-                          [Message(peer, (owned,)) for peer in others] if owned else []))
-        if owned:
-            steps += ring_steps([it[number] for it in sites], sites.index(site), owned, ALL_REDUCE)
-    if collective != REDUCE_SCATTER:
-        # A shard is compressed in the chunks of its ring, so that every rank has the same elements.
-        pieces = [tuple(split(shard, len(sites))) for shard in shards]
-        steps.append(Step(False, [Message(peer, pieces[number]) for peer in others] if owned else [],
-                          [Message(site[k], pieces[k]) for k in range(len(shards)) if k != number]))
-    return steps
-
-
-ALGORITHMS: dict[str, Callable[[Group, str], list[Step]]] = {
-    "ring": ring, "sharded-ps": sharded_ps, "central-ps": central_ps, "tree": tree, "hierarchical": hierarchical}
-
-
-def owned_range(algorithm: str, group: Group) -> Range:
+def owned_range(messages: Messages, position: int, length: int) -> Range:
     """What a rank of the group has the sum of after a reduce-scatter."""
-    if algorithm == "hierarchical":
-        site = next(it for it in sites_of(group) if group.position in it)
-        number, shards = site.index(group.position), shard_count(group)
-        return split((0, group.length), shards)[number] if number < shards else (0, 0)
-    shards = split((0, group.length), group.ranks)
-    return shards[(group.position + 1) % group.ranks] if algorithm == "ring" else shards[group.position]
+    part = messages.owned[position]
+    if part is None:
+        return 0, 0
+    shard = split((0, length), messages.shards)[part.shard]
+    return shard if part.chunk is None else split(shard, messages.chunks)[part.chunk]
 
 
 class Collective:
@@ -202,15 +102,15 @@ class Collective:
             self.post_ahead()
         if ready is not None:
             ready.wait()
-        for number, step in enumerate(self.steps):
-            self.run_step(step, number)
+        for step in self.steps:
+            self.run_step(step)
         for work, _ in self.sent:
             work.wait()
         for _ in range(self.recorded_count):
             self.recorded.acquire()
         self.final.clear()
 
-    def run_step(self, step: Step, number: int) -> None:
+    def run_step(self, step: Step) -> None:
         sends = [(self.encode(message, step.adds), self.peers[message.peer]) for message in step.sends if message.size]
         receives = [message for message in step.receives if message.size]
         if self.transport.groups_messages:
@@ -221,7 +121,7 @@ class Collective:
                 self.decode(message, buffer, step.adds)
             return
         for tensor, peer in sends:
-            self.send(tensor, peer, number)
+            self.send(tensor, peer, step.number)
         for message in receives:
             if not self.posted:
                 self.post(next(self.unposted))
@@ -229,7 +129,7 @@ class Collective:
             start = time.monotonic()
             work.wait()
             if self.record is not None:
-                self.record(self.peers[message.peer], start, time.monotonic(), True, number)
+                self.record(self.peers[message.peer], start, time.monotonic(), True, step.number)
             self.bytes_ahead -= buffer.numel() * buffer.element_size()
             self.decode(message, buffer, step.adds)
             self.post_ahead()

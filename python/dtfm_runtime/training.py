@@ -13,8 +13,8 @@ from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, Segment, Sleepe
 from .model import Model, require_loss, segments_of
 from .optimizer import LossScale, ParameterGroup, make_optimizer, accumulates_in_fp32
 from .pipeline import Boundary, Pipeline, channels
-from .program import Program
-from .sync import ALGORITHMS, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Collective, Group, owned_range, ring_steps
+from .program import Messages, Program
+from .sync import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Collective, Range, make_steps, owned_range
 from .timeline import peak_memory_bytes
 from .transport import REPORT, STATES, SYNC_TAG
 
@@ -56,9 +56,9 @@ class GradientBucket:
     """The parameters of layers and the ranks that have them, too. `number` is that of the program's group, None if
     there is none; `sources` are the layers whose backward pass adds to the gradients."""
 
-    def __init__(self, parameters: ParameterGroup, ranks: Sequence[int], compress: bool, shards: int,
-                 layers: Sequence[int], sources: set[int], number: Optional[int]):
-        self.parameters, self.ranks, self.compress, self.shards = parameters, tuple(ranks), compress, shards
+    def __init__(self, parameters: ParameterGroup, ranks: Sequence[int], compress: bool,
+                 messages: dict[str, Messages], layers: Sequence[int], sources: set[int], number: Optional[int]):
+        self.parameters, self.ranks, self.compress, self.messages = parameters, tuple(ranks), compress, messages
         self.layers, self.sources, self.number = tuple(layers), sources, number
         self.ready = threading.Event()  # the gradients are complete
         self.missing: set[int] = set()
@@ -138,34 +138,32 @@ class Trainer:
         buckets, left = [], set(self.held)
         for number, group in enumerate(self.program.sync_groups):
             if self.rank in group.ranks:
-                buckets.append(self._make_bucket(range(*group.layers), group.ranks, group.compress, group.shards,
+                buckets.append(self._make_bucket(range(*group.layers), group.ranks, group.compress, group.messages,
                                                  number))
                 left -= set(range(*group.layers))
-        buckets += [self._make_bucket([layer], [self.rank], False, 0, None) for layer in sorted(left, reverse=True)]
+        buckets += [self._make_bucket([layer], [self.rank], False, {}, None) for layer in sorted(left, reverse=True)]
         return buckets
 
-    def _make_bucket(self, layers: Sequence[int], ranks: Sequence[int], compress: bool, shards: int,
-                   number: Optional[int]) -> GradientBucket:
+    def _make_bucket(self, layers: Sequence[int], ranks: Sequence[int], compress: bool,
+                     messages: dict[str, Messages], number: Optional[int]) -> GradientBucket:
         fp32_gradients = accumulates_in_fp32(self.program.optimizer)
         parameters = ParameterGroup(list(self._parameters(layers)), self.dtype, fp32_gradients, self.device)
         sources = set(layers)
         if self._shares_tied() and 0 in sources:
             sources.add(self.model.layers - 1)
-        bucket = GradientBucket(parameters, ranks, compress, shards, layers, sources, number)
+        bucket = GradientBucket(parameters, ranks, compress, messages, layers, sources, number)
         if not self.emulated:
             owned = (0, parameters.length)
             if self._is_sharded(bucket):
-                owned = owned_range(self.program.gradient_sync, self._group(bucket))
+                owned = self._owned_range(bucket, self.rank)
             parameters.make_states(owned, self.optimizer)
         return bucket
 
     def _is_sharded(self, bucket: GradientBucket) -> bool:
         return self.program.zero1 and len(bucket.ranks) > 1
 
-    def _group(self, bucket: GradientBucket, rank: Optional[int] = None) -> Group:
-        position = bucket.ranks.index(self.rank if rank is None else rank)
-        return Group(tuple(self.program.ranks[it].site for it in bucket.ranks), position, bucket.parameters.length,
-                     bucket.shards)
+    def _owned_range(self, bucket: GradientBucket, rank: int) -> Range:
+        return owned_range(bucket.messages[REDUCE_SCATTER], bucket.ranks.index(rank), bucket.parameters.length)
 
     def _make_pipeline(self) -> Pipeline:
         chunks = self.program.ranks[self.rank].chunks
@@ -303,7 +301,7 @@ class Trainer:
         collective.run(bucket.parameters.gradients, bucket.ready if self.pool else None)
 
     def _collective(self, bucket: GradientBucket, kind: str, compressed: bool) -> Collective:
-        steps = ALGORITHMS[self.program.gradient_sync](self._group(bucket), kind)
+        steps = make_steps(bucket.messages[kind], bucket.ranks.index(self.rank), bucket.parameters.length)
         recorder, layer = self.recorder, min(bucket.layers)
         activity = "all_gather" if kind == ALL_GATHER else "gradient_sync"
 
@@ -351,7 +349,7 @@ class Trainer:
             return
         end = 0 if self.rank == first else 1
         gradients = self._tied_gradients(end)
-        steps = ring_steps([0, 1], end, (0, gradients.numel()), ALL_REDUCE)
+        steps = make_steps(self.program.pair_all_reduce, end, gradients.numel())
         Collective(self.transport, steps, (first, last), SYNC_TAG).run(gradients, ready)
 
     def _sum_tied_early(self) -> None:
@@ -460,7 +458,7 @@ class Trainer:
         tag = STATES + bucket.number
         ranges = {}  # the first rank that has each
         for rank in bucket.ranks:
-            ranges.setdefault(owned_range(self.program.gradient_sync, self._group(bucket, rank)), rank)
+            ranges.setdefault(self._owned_range(bucket, rank), rank)
         for owned, rank in ranges.items():
             if owned[0] == owned[1] or rank == bucket.ranks[0]:
                 continue

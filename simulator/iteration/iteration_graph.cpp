@@ -17,7 +17,7 @@
 #include "simulator/iteration/pipeline_graph.hpp"
 #include "simulator/iteration/plan_symmetry.hpp"
 #include "simulator/iteration/zero_graph.hpp"
-#include "simulator/sync/sync.hpp"
+#include "simulator/lowering/gradient_sync.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -56,7 +56,7 @@ class IterationGraph {
       if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
       add_pipeline_ends(number);
     }
-    if (plan_.execution.gradient_sync != GradientSync::none) add_group_syncs();
+    if (traits(plan_.execution.gradient_sync).messages) add_group_syncs();
     if (plan_.execution.tied_embedding_sync) add_tied_sync();
     await_pending();
     add_updates();
@@ -172,13 +172,9 @@ class IterationGraph {
     start.layer = group.layers.first;
     if (group.parts > 1) start.rank = group.part;
     start.phase = 2 * static_cast<int>(group.holders.size());  // no algorithm has so many
-    const SyncGroup sync_group{group.holders,
-                               bytes / group.parts,
-                               sync_starts(group.holders, updated, start),
-                               group.layers.first,
-                               group.label,
-                               Collective::all_gather,
-                               shards()};
+    const SyncGroup sync_group{
+        group.holders,      bytes / group.parts, sync_starts(group.holders, updated, start),
+        group.layers.first, group.label,         {Collective::all_gather, shards()}};
     const std::vector<int> ends = add_sync(plan_.execution.gradient_sync, sync_group);
     for (std::size_t i = 0; i < ends.size(); ++i) pending_.push_back({group.holders[i], ends[i]});
   }
@@ -289,10 +285,13 @@ class IterationGraph {
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
       ready.push_back({add_compression(group, i, compression_s, 0, by_rank[at(rank)])});
     }
-    const SyncGroup sync_group{
-        group.holders,      bytes,       sync_starts(group.holders, ready, start),
-        group.layers.first, group.label, is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce,
-        shards(),           overlaps};
+    const SyncGroup sync_group{group.holders,
+                               bytes,
+                               sync_starts(group.holders, ready, start),
+                               group.layers.first,
+                               group.label,
+                               {is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce, shards()},
+                               overlaps};
     const std::vector<int> ends = add_sync(plan_.execution.gradient_sync, sync_group);
     if (is_sharded_) scattered_.push_back(group);
     const double decompression_s = compression_s / replicas_;
@@ -341,7 +340,7 @@ class IterationGraph {
       if (parts > 1) start.rank = part;
       const SyncGroup group{holders, model_.tied_gradient_bytes(layer) / parts,
                             sync_starts(holders, ready, start), layer, parts > 1 ? part : no_index};
-      const std::vector<int> ends = add_sync(GradientSync::ring, group);
+      const std::vector<int> ends = add_sync(pair_all_reduce, group);
       for (std::size_t i = 0; i < ends.size(); ++i) last_[holders[i]].push_back(ends[i]);
     }
   }
@@ -390,6 +389,11 @@ void check_plan(const Plan& plan, const PathSchedule* paths = nullptr) {
 
 }  // namespace
 
+Plan without_gradient_sync(Plan plan) {
+  plan.execution.gradient_sync = GradientSync::none;
+  return plan;
+}
+
 Plan expand_virtual_stages(const Plan& plan) {
   if (!traits(plan.execution.schedule).has_chunks) return plan;
   Plan result = plan;
@@ -431,8 +435,8 @@ double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduce
   const auto replicas = static_cast<double>(computed.pipelines.size());
   const double buckets =
       plan.execution.overlap ? layer_count(problem.job.model) : static_cast<double>(cuts.size());
-  const bool is_dense = plan.execution.gradient_sync == GradientSync::sharded_ps ||
-                        plan.execution.gradient_sync == GradientSync::ring;  // 2 n (n − 1) messages
+  const GradientSyncTraits& sync = traits(plan.execution.gradient_sync);
+  const bool is_dense = sync.has_halves && !sync.shares_by_site();  // 2 n (n − 1) messages
   const double messages =
       2 * buckets * static_cast<double>(parts) * replicas * (is_dense ? replicas : std::log2(replicas + 1));
   return computations_of(computed) * per_computation + messages * per_message;

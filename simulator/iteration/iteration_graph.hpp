@@ -49,6 +49,9 @@ namespace dtfm::sim {
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths = nullptr,
                               const StopFunction& stop = {});
 
+/// The plan of an iteration after which replicas do not synchronize.
+Plan without_gradient_sync(Plan plan);
+
 /// The same iteration with far fewer tasks where pipelines do the same at the same time: only those that
 /// represent the others (reduce_by_symmetry). Its tasks have the same times as their counterparts in the
 /// whole graph, up to rounding, and so has the iteration.

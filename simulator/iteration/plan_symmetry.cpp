@@ -65,8 +65,8 @@ std::vector<const Stage*> stages_with(const Plan& plan, int layer) {
   return stages;
 }
 
-/// Joins the pipelines of every ring across sites (see `hierarchical` in sync.hpp), and adds to the roles of
-/// each pipeline whether its devices are in a ring.
+/// Joins the pipelines of every ring across sites (see `hierarchical` in core/collectives), and adds to the
+/// roles of each pipeline whether its devices are in a ring.
 void join_by_ring(const Topology& topology, const Plan& plan, Blocks& blocks, std::vector<Signature>& roles) {
   std::vector<const Stage*> before;
   for (int layer = 0; layer < plan.pipelines.front().stages.back().layers.second; ++layer) {
@@ -158,24 +158,19 @@ void add_class(const Plan& plan, const std::vector<std::vector<std::size_t>>& bl
   }
 }
 
-bool depends_on_order(GradientSync sync) {
-  return sync != GradientSync::sharded_ps && sync != GradientSync::central_ps &&
-         sync != GradientSync::hierarchical && sync != GradientSync::none;
-}
-
 }  // namespace
 
 SymmetricPlan reduce_by_symmetry(const Topology& topology, const Plan& plan) {
-  const GradientSync sync = plan.execution.gradient_sync;
-  const bool is_hybrid =
-      sync == GradientSync::hierarchical && plan.execution.optimizer_sharding != OptimizerSharding::none;
-  if (!std::holds_alternative<RuleLinks>(topology.links) || depends_on_order(sync) || is_hybrid)
-    return {plan, {}};
+  const MemberRoles replicas = traits(plan.execution.gradient_sync).roles;
+  const bool depends_on_order = replicas == MemberRoles::ring || replicas == MemberRoles::all_differ,
+             is_hybrid = replicas == MemberRoles::by_site &&
+                         plan.execution.optimizer_sharding != OptimizerSharding::none;
+  if (!std::holds_alternative<RuleLinks>(topology.links) || depends_on_order || is_hybrid) return {plan, {}};
   Blocks blocks(plan.pipelines.size());
   std::vector<Signature> roles(plan.pipelines.size());
   join_by_host(topology, plan, blocks);
-  if (sync == GradientSync::hierarchical) join_by_ring(topology, plan, blocks, roles);
-  if (sync == GradientSync::central_ps)
+  if (replicas == MemberRoles::by_site) join_by_ring(topology, plan, blocks, roles);
+  if (replicas == MemberRoles::first)
     for (std::size_t i = 0; i < roles.size(); ++i) roles[i].push_back(blocks.first_of(i) == 0);
 
   std::map<Signature, std::vector<std::vector<std::size_t>>> classes;

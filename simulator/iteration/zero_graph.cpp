@@ -129,7 +129,7 @@ double messages_in(const std::vector<CollectiveGroup>& groups, bool is_direct) {
 
 double message_count(const Plan& plan, int layers, const Groups& groups) {
   const OptimizerShardingTraits& sharding = traits(plan.execution.optimizer_sharding);
-  const bool is_direct = plan.execution.gradient_sync == GradientSync::sharded_ps;
+  const bool is_direct = traits(plan.execution.gradient_sync).roles == MemberRoles::equal;
   const double passes = rounds_of(plan) * layers, collectives = sharding.parameters ? 3 * passes : passes + 1;
   return messages_in(groups.sharing, is_direct) * collectives +
          messages_in(groups.copies, false) * 2 * passes;
@@ -147,7 +147,7 @@ class ZeroGraph {
     builder_.set_stop(stop);
     devices_ = devices_of(plan);
     rounds_ = static_cast<int>(rounds_of(plan));
-    is_direct_ = plan.execution.gradient_sync == GradientSync::sharded_ps;
+    is_direct_ = traits(plan.execution.gradient_sync).roles == MemberRoles::equal;
     groups_ = groups_of(problem.topology, plan);
     are_compressed_ = model_.is_compressed(devices_);
     last_ = before_last_ = reduce_scattered_ = std::vector<int>(devices_.size(), no_index);

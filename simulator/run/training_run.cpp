@@ -10,9 +10,9 @@
 #include "core/base/index.hpp"
 #include "core/schedule/schedule.hpp"
 #include "simulator/iteration/device_starts.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/observation/interval_times.hpp"
 #include "simulator/run/resumed_iteration.hpp"
-#include "simulator/sync/sync.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -194,7 +194,7 @@ void TrainingRun::assign(const Plan& plan) {
 /// Creates the graph of the running pipelines.
 void TrainingRun::prepare_graph() {
   Plan plan = running_plan(plan_, running_);
-  if ((record_.completed() + 1) % sync_every_ != 0) plan.execution.gradient_sync = GradientSync::none;
+  if ((record_.completed() + 1) % sync_every_ != 0) plan = without_gradient_sync(std::move(plan));
   graphs_.prepare(plan, running_);
 }
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/plan/compression_preset.hpp"
-#include "core/plan/gradient_sync.hpp"
+#include "core/collectives/collective.hpp"
 #include "core/plan/objective.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/model/precision.hpp"

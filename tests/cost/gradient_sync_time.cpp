@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/rng.hpp"
-#include "simulator/sync/sync.hpp"
+#include "simulator/lowering/gradient_sync.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/random_networks.hpp"
@@ -24,8 +24,12 @@ namespace {
 
 constexpr double S = 200e6, B = 125e6, a = 0.005;  // bytes, bytes per second, seconds
 
-const std::vector<GradientSync> syncs = {GradientSync::sharded_ps, GradientSync::central_ps,
-                                         GradientSync::ring, GradientSync::tree, GradientSync::hierarchical};
+const std::vector<GradientSync> syncs = [] {
+  std::vector<GradientSync> all;
+  for (const GradientSyncTraits& it : gradient_sync_table())
+    if (it.messages) all.push_back(it.kind);
+  return all;
+}();
 
 std::vector<int> all_of(const Topology& topology) {
   std::vector<int> devices(topology.devices.size());

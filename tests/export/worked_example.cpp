@@ -47,13 +47,15 @@ TEST_CASE("the PyTorch runtime gets the work of every rank") {
  ])"));
   const auto json = nlohmann::json::parse(program);
   CHECK(json["pipelines"][1] == nlohmann::json{{"micro_batches", 8}, {"first_micro_batch", 8}});
-  CHECK(json["ranks"][2] ==
-        nlohmann::json::parse(R"({"device": "ga:0", "host": "ga", "site": "ga", "pipeline": 0,
+  CHECK(json["ranks"][2] == nlohmann::json::parse(R"({"device": "ga:0", "host": "ga", "pipeline": 0,
     "stage": 1, "order": 1, "chunks": [{"layers": [3, 5], "input_from": 0, "output_to": 4, "compress_input": null,
                                         "compress_output": null}]})"));
   CHECK(json["sync_groups"].size() == 3);
   CHECK(json["sync_groups"][0] ==
-        nlohmann::json::parse(R"({"layers": [5, 7], "ranks": [4, 5], "compress": null, "shards": 0})"));
+        nlohmann::json::parse(R"({"layers": [5, 7], "ranks": [4, 5], "compress": null, "all_reduce": 0})"));
+  CHECK(json["collectives"][0] == nlohmann::json::parse(R"({"shards": 2, "chunks": 1, "steps": [
+    "0+ >1:1 <1:0, 1= >1:0 <1:1", "0+ <0:1 >0:0, 1= <0:0 >0:1"]})"));
+  CHECK(json["collectives"].size() == 2);  // the other one is that of tied pairs
   CHECK(json["tied_groups"].empty());
   CHECK(file("pytorch", "plan.json") == worked_example);
 }

@@ -1,4 +1,4 @@
-// Times all-reduces over MPI: the simulator's ring, tree and sharded parameter server (simulator/sync),
+// Times all-reduces over MPI: the simulator's ring, tree and sharded parameter server (core/collectives),
 // message by message, and MPI_Allreduce.
 //   usage: all_reduce BYTES[,BYTES...] REPETITIONS [IDLE_S [ALGORITHM...]]
 // Prints `ALGORITHM BYTES SECONDS` of each repetition. A time is from the common start until the last rank

@@ -30,6 +30,10 @@ def two_ranks(**changes):
     return make_program({**MODEL, **changes.pop("model", {})}, [(2, [(0, 1), (1, 2)])], **changes)
 
 
+def two_replicas():
+    return make_program(MODEL, [(2, [(0, 2)])] * 2)
+
+
 def check_error(result, *texts):
     code, _, errors = result
     lines = errors.strip().splitlines()
@@ -334,6 +338,13 @@ def test_programs():
         broken = two_ranks()
         broken["orders"][0] = words
         expect_refusal(parse_program, broken, UserError, "program.json: ")
+    for steps in ("0+ >1:0", "0+ >1:0, 0= <1:0", "0+ >1:0.0 <1:0.2", "0+ >1:0 <1:1", "0+ >2:0 <2:0", "0+ >0:0 <0:0", "0 >1:0", "+"):
+        broken = two_replicas()
+        broken["collectives"][0]["steps"][0] = steps
+        expect_refusal(parse_program, broken, UserError, "program.json: collectives[0]")
+    broken = two_replicas()
+    del broken["sync_groups"][0]["all_reduce"]
+    expect_refusal(parse_program, broken, UserError, "sync_groups[0].all_reduce is missing")
     deadlock = two_ranks()
     deadlock["orders"] = ["F0 B0 F1 B1", "F1 B1 F0 B0"]
     for rank, order in zip(deadlock["ranks"], (0, 1)):
@@ -415,7 +426,7 @@ def expect_refusal(parse, document, error_type, text):
 
 
 def test_unreadable_programs(folder):
-    for text in ("", "{", "[]", "null", "[" * 100_000, "\0" * 10, '{"schema": "dtfm-program/2"}'):
+    for text in ("", "{", "[]", "null", "[" * 100_000, "\0" * 10, '{"schema": "dtfm-program/3"}'):
         path = write_program(folder, text, "broken.json")
         from dtfm_runtime.errors import UserError
         from dtfm_runtime.program import read_program

@@ -9,6 +9,7 @@ import random
 import threading
 
 import ranks
+from collectives import HALVES
 from programs import SCHEDULES, SYNCS, make_program
 
 RANKS = 5
@@ -63,15 +64,18 @@ class Threads:
 def run_group(algorithm, sites, length, shards, compressed, kinds):
     """Returns what every rank has after the collectives, what it should, and what each owns after a reduce-scatter."""
     import torch
-    from dtfm_runtime.sync import ALGORITHMS, ALL_GATHER, REDUCE_SCATTER, Collective, Group, owned_range
+    from collectives import collective
+    from dtfm_runtime.program import parse_collectives
+    from dtfm_runtime.sync import ALL_GATHER, REDUCE_SCATTER, Collective, make_steps, owned_range
     # Made before the threads: in a defaultdict, two threads may each make one of the same key.
     queues = {pair: queue.Queue() for pair in itertools.permutations(range(len(sites)), 2)}
     data = [torch.randn(length) for _ in sites]
     expected = sum(data)
-    groups = [Group(tuple(sites), position, length, shards) for position in range(len(sites))]
     for kind in kinds:
+        messages, = parse_collectives([collective(algorithm, sites, kind, shards)])
+
         def run(position):
-            steps = ALGORITHMS[algorithm](groups[position], kind)
+            steps = make_steps(messages, position, length)
             Collective(Threads(position, queues), steps, range(len(sites)), 1, compressed and kind != ALL_GATHER).run(data[position])
 
         threads = [threading.Thread(target=run, args=(position,)) for position in range(len(sites))]
@@ -81,8 +85,8 @@ def run_group(algorithm, sites, length, shards, compressed, kinds):
             thread.join()
         if kind == REDUCE_SCATTER:  # only what a rank owns counts
             covered = torch.zeros(length)
-            for group, values in zip(groups, data):
-                first, end = owned_range(algorithm, group)
+            for position, values in enumerate(data):
+                first, end = owned_range(messages, position, length)
                 covered[first:end] = 1
                 values[:first] = float("nan")
                 values[end:] = float("nan")
@@ -103,7 +107,7 @@ def test_collectives():
                     sites = [random_.choice("abc") for _ in range(count)]
                     smallest = min(sites.count(site) for site in sites)
                     shards = random_.choice((0, random_.randint(1, smallest))) if algorithm == "hierarchical" else 0
-                    halves = algorithm in ("ring", "sharded-ps", "hierarchical")
+                    halves = algorithm in HALVES
                     for kinds in [(ALL_REDUCE,)] + [(REDUCE_SCATTER, ALL_GATHER)] * halves:
                         data, expected = run_group(algorithm, sites, length, shards, compressed, kinds)
                         for values in data:
@@ -124,7 +128,7 @@ def programs(compress):
             sites = ["a", "a", "b", "b", "b"]
             yield make_program(model, pipelines, schedule, sync, chunks=2 if schedule.startswith("interleaved") else 1, optimizer="sgd-8",
                                sites=sites, compress=compress, overlap=number % 2 == 0,
-                               zero1=sync in ("ring", "sharded-ps", "hierarchical") and number % 3 == 0)
+                               zero1=sync in HALVES and number % 3 == 0)
 
 
 def run_rank(rank, folder):

@@ -71,7 +71,7 @@ def write_plan(folder, model, pipelines, stages, options):
 
 
 def comparable(program):
-    """Without what the two write differently: names of machines, sites where they do not matter, defaults."""
+    """Without what the two write differently: names of machines, orders of concurrent messages, defaults."""
     program = json.loads(json.dumps(program))
     for key in ("version", "topology"):
         program.pop(key, None)
@@ -80,8 +80,8 @@ def comparable(program):
             for side, neighbour in (("compress_input", "input_from"), ("compress_output", "output_to")):
                 chunk[side] = chunk[side] if chunk[neighbour] != number else None
         del rank["device"], rank["host"]
-        if program["execution"]["gradient_sync"] != "hierarchical":
-            del rank["site"]
+    for collective in program["collectives"]:  # messages of a step are concurrent
+        collective["steps"] = [[sorted(step.split()) for step in steps.split(", ")] for steps in collective["steps"]]
     execution = program["execution"]
     execution["blocking_sends"] = execution["blocking_sends"] or execution["schedule"].endswith("-blocking")
     execution["tied_embedding_sync"] = bool(program["tied_groups"])

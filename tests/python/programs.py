@@ -1,6 +1,8 @@
 """Random programs for tests, with orders of operations transcribed from core/schedule/schedule."""
 import random
 
+from collectives import add_collectives
+
 SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1")
 SYNCS = ("ring", "tree", "sharded-ps", "central-ps", "hierarchical")
 
@@ -86,16 +88,11 @@ def make_program(model, pipelines, schedule="1f1b", gradient_sync="ring", micro_
                                 "compress_output": compress if after is not None else None})
                 for layer in range(*stages[stage]):
                     holders[number, layer] = base + device
-            site = sites[len(ranks)] if sites else "here"
-            ranks.append({"device": f"{site}:{len(ranks)}", "host": f"10.0.0.{len(ranks)}", "site": site, "pipeline": number,
-                          "stage": device, "order": orders.index(text), "chunks": of_rank})
+            ranks.append({"device": f"here:{len(ranks)}", "host": f"10.0.0.{len(ranks)}", "pipeline": number, "stage": device,
+                          "order": orders.index(text), "chunks": of_rank})
         rows.append({"micro_batches": count, "first_micro_batch": first})
         first += count
     groups = sync_groups(model["layers"], holders, len(pipelines), overlap, compress, shuffle)
-    if zero1 and gradient_sync == "hierarchical":
-        shards = min(min([ranks[r]["site"] for r in g["ranks"]].count(s) for s in {ranks[r]["site"] for r in g["ranks"]}) for g in groups)
-        for group in groups:
-            group["shards"] = shards
     last = model["layers"] - 1
     tied = [[holders[p, 0], holders[p, last]] for p in range(len(pipelines)) if holders[p, 0] != holders[p, last]]
     if zero1 and tied and model.get("tied", True):  # 8-bit sums of the two copies of the matrix would differ
@@ -106,11 +103,13 @@ def make_program(model, pipelines, schedule="1f1b", gradient_sync="ring", micro_
                  "overlap": overlap, "tied_embedding_sync": bool(tied), "blocking_sends": blocking}
     if flush:
         execution["flush"] = flush
-    return {"schema": "dtfm-program/1", "version": "0.1.0", "topology": {"name": "test", "fingerprint": "0"}, "model": model,
-            "training": {"global_batch": first * micro_batch, "micro_batch": micro_batch, "precision": precision,
-                         "optimizer": optimizer, "recompute": recompute},
-            "execution": execution, "orders": orders, "pipelines": rows, "ranks": ranks, "sync_groups": groups,
-            "tied_groups": tied if model.get("tied", True) else []}
+    program = {"schema": "dtfm-program/2", "version": "0.1.0", "topology": {"name": "test", "fingerprint": "0"}, "model": model,
+               "training": {"global_batch": first * micro_batch, "micro_batch": micro_batch, "precision": precision,
+                            "optimizer": optimizer, "recompute": recompute},
+               "execution": execution, "orders": orders, "pipelines": rows, "ranks": ranks, "sync_groups": groups,
+               "tied_groups": tied if model.get("tied", True) else []}
+    add_collectives(program, gradient_sync, sites or ["here"] * len(ranks), zero1)
+    return program
 
 
 def sync_groups(layers, holders, pipelines, overlap, compress, shuffle):
@@ -120,7 +119,7 @@ def sync_groups(layers, holders, pipelines, overlap, compress, shuffle):
         if groups and groups[-1]["ranks"] == of_layer and not overlap:
             groups[-1]["layers"][1] = layer + 1
         else:
-            groups.append({"layers": [layer, layer + 1], "ranks": of_layer, "compress": compress if pipelines > 1 else None, "shards": 0})
+            groups.append({"layers": [layer, layer + 1], "ranks": of_layer, "compress": compress if pipelines > 1 else None})
     groups = [group for group in reversed(groups) if len(group["ranks"]) > 1]
     if shuffle:
         for group in groups:

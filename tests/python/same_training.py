@@ -149,8 +149,7 @@ def check_coverage(documents):
             "tied zero1": bool(it["tied_groups"]) and execution["optimizer_sharding"] == "zero1" and many,
             "zb recompute": execution["schedule"] == "zb-h1" and it["training"]["recompute"] == "full",
             "overlap zero1": execution["overlap"] and execution["optimizer_sharding"] == "zero1" and many,
-            "shards": any(group["shards"] > 1 and len({it["ranks"][rank]["site"] for rank in group["ranks"]}) > 1
-                          for group in it["sync_groups"]),
+            "shards": any(row["shards"] > 1 and row["chunks"] > 1 for row in it["collectives"]),
             "gated": model.get("gated", False), "rms": model.get("norm") == "rms", "rotary": model.get("positions") == "rotary",
             "grouped": "kv_heads" in model}
         counts.update(name for name, has in features.items() if has)

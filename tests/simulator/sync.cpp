@@ -1,4 +1,5 @@
-#include "simulator/sync/sync.hpp"
+#include "core/cluster/host_channels.hpp"
+#include "simulator/lowering/gradient_sync.hpp"
 
 #include <array>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/lowering/graph_builder.hpp"
-#include "simulator/sync/sync.hpp"
+#include "simulator/lowering/gradient_sync.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
 

@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/io/text/text_file.hpp"
 #include "simulator/graph/graph_replay.hpp"
-#include "simulator/sync/sync.hpp"
+#include "simulator/lowering/gradient_sync.hpp"
 #include "tests/support/small_problems.hpp"
 
 namespace dtfm {

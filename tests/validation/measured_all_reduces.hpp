@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/gradient_sync.hpp"
+#include "core/collectives/collective.hpp"
 
 namespace dtfm {
 

@@ -26,7 +26,7 @@ Layout replicate_all(const Problem& problem, OptimizerSharding sharding) {
     throw NoLayout(fmt::format("a batch of {} leaves some of {} devices without a sequence", batch, devices));
   const int micro_batch =
       largest_divisor(batch, std::min(problem.job.execution.micro_batch, batch / devices));
-  Layout layout = replicate(problem, all_devices(problem), micro_batch, GradientSync::ring);
+  Layout layout = replicate(problem, all_devices(problem), micro_batch);
   layout.job.execution.optimizer_sharding = sharding;
   layout.plan.execution = layout.job.execution;
   return layout;
@@ -74,7 +74,7 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
   }
   std::vector<Layout> layouts;
   for (const auto& [kind, device] : kinds)
-    layouts.push_back(replicate(problem, {device}, problem.job.execution.micro_batch, GradientSync::ring));
+    layouts.push_back(replicate(problem, {device}, problem.job.execution.micro_batch));
   return layouts;
 }
 

@@ -20,11 +20,10 @@ void set_decisions(Layout& layout, int tensor, Schedule schedule, GradientSync g
   layout.plan.execution = execution;
 }
 
-Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
-                 GradientSync gradient_sync) {
+Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch) {
   Layout layout{problem.job, {}};
   layout.job.execution.micro_batch = micro_batch;
-  set_decisions(layout, 1, Schedule::one_f_one_b, gradient_sync);
+  set_decisions(layout, 1, Schedule::one_f_one_b);
   const int count = micro_batch_count(layout.job), replicas = static_cast<int>(devices.size());
   for (int i = 0; i < replicas; ++i) {
     const auto [first, last] = even_split(count, replicas, i);

@@ -10,12 +10,12 @@
 namespace dtfm::api {
 
 /// Sets these decisions in job and plan, and removes settings that only other schedules have.
-void set_decisions(Layout& layout, int tensor, Schedule schedule, GradientSync gradient_sync);
+void set_decisions(Layout& layout, int tensor, Schedule schedule,
+                   GradientSync gradient_sync = GradientSync::ring);
 
 /// One stage with all layers on each of `devices`, micro-batches split as evenly as possible, and schedule
-/// 1F1B, which computes one micro-batch after another here.
-Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
-                 GradientSync gradient_sync);
+/// 1F1B, which computes one micro-batch after another here. Gradients are synchronized in a ring.
+Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch);
 
 /// Memory of the device's GPU in bytes; empty if unknown.
 std::optional<double> memory_of(const Topology& topology, int device);

@@ -95,7 +95,7 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
       if (layers % stages != 0) continue;
       for (const int replicas : replica_counts(problem, tensor * stages)) {
         Layout layout{problem.job, make_plan(problem, order, {tensor, stages, replicas})};
-        set_decisions(layout, tensor, Schedule::one_f_one_b_blocking, GradientSync::ring);
+        set_decisions(layout, tensor, Schedule::one_f_one_b_blocking);
         layouts.push_back(std::move(layout));
       }
     }
@@ -117,7 +117,7 @@ std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) 
       Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas}), sync_every};
       // Without a barrier, replicas would drift apart while they do not synchronize.
       layout.job.execution.iteration_barrier = layout.plan.execution.iteration_barrier = true;
-      set_decisions(layout, 1, Schedule::one_f_one_b, GradientSync::ring);
+      set_decisions(layout, 1, Schedule::one_f_one_b);
       layouts.push_back(std::move(layout));
     }
   }
@@ -171,7 +171,7 @@ std::vector<Layout> megatron_random_layouts(const Problem& problem, const Scheme
 
 std::vector<Layout> deepspeed_layouts(const Problem& problem, const SchemeOptions&) {
   std::vector<Layout> layouts = layouts_of_every_depth(problem, file_order(problem.topology));
-  for (Layout& layout : layouts) set_decisions(layout, 1, Schedule::one_f_one_b_blocking, GradientSync::ring);
+  for (Layout& layout : layouts) set_decisions(layout, 1, Schedule::one_f_one_b_blocking);
   return layouts;
 }
 

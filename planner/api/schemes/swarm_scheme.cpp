@@ -31,7 +31,7 @@ sim::SwarmSetup make_setup(int stages, const SchemeOptions& options) {
 /// Returns the largest memory deficit of any device, if there is one. Any peer may serve any stage, so each
 /// must be able to hold the largest stage and one micro-batch.
 std::optional<MemoryDeficit> deficit_in(const Problem& problem, int stages) {
-  const Layout layout = replicate(problem, {0}, problem.job.execution.micro_batch, GradientSync::ring);
+  const Layout layout = replicate(problem, {0}, problem.job.execution.micro_batch);
   const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
   const sim::LoadModel model(own, layout.plan);
   std::optional<MemoryDeficit> worst;
@@ -48,7 +48,7 @@ std::optional<MemoryDeficit> deficit_in(const Problem& problem, int stages) {
 
 /// Compute time of `steps` steps with overheads, as if every device were as slow as the slowest.
 double estimate_compute_s(const Problem& problem, int steps) {
-  const Layout layout = replicate(problem, {0}, problem.job.execution.micro_batch, GradientSync::ring);
+  const Layout layout = replicate(problem, {0}, problem.job.execution.micro_batch);
   const sim::LoadModel model(problem, layout.plan);
   double slowest = 0;
   for (int device = 0; device < problem.topology->size(); ++device) {

@@ -1,7 +1,6 @@
 #include "planner/cost/bounds/bound_inputs.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -10,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/base/infinity.hpp"
 #include "planner/cost/bounds/sync_traffic_bound.hpp"
+#include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -161,23 +161,13 @@ double sync_s(GradientSync sync, const CollectiveMessages& messages, int replica
     return std::max({messages.min_s(1, part), messages.fixed.max_edge(replicas),
                      part * messages.per_byte.max_edge(replicas)});
   };
-  const double part = bytes / replicas, rounds = 2.0 * (replicas - 1);
-  const double depth = std::bit_width(static_cast<unsigned>(replicas)) - 1;
-  switch (sync) {
-    case GradientSync::sharded_ps:  // to the owner of a shard and back
-      return 2 * message(part);
-    case GradientSync::central_ps:
-      return 2 * message(bytes);
-    case GradientSync::ring:  // each member sends once per round, one round after another
-      return std::max({rounds * messages.min_s(1, part), rounds * part * messages.per_byte.max_edge(replicas),
-                       message(part)});
-    case GradientSync::tree:  // rank 2^depth − 1 is at this depth
-      return std::max(2 * depth * messages.min_s(1, bytes), 2 * message(bytes));
-    case GradientSync::hierarchical:  // shards are no smaller, and take at least two messages
-    default:
-      break;
-  }
-  return std::max(2 * messages.min_s(1, part), message(part));
+  const SyncPattern pattern = sync_pattern(sync);
+  const double part = pattern.sends_all ? bytes : bytes / replicas,
+               count = pattern.messages ? pattern.messages(replicas) : 2;
+  double least_s = std::max(count * messages.min_s(1, part), (pattern.returns ? 2 : 1) * message(part));
+  if (pattern.traffic == SyncPattern::Traffic::around_ring)  // each replica sends once per round
+    least_s = std::max(least_s, count * part * messages.per_byte.max_edge(replicas));
+  return least_s;
 }
 
 /// Least bytes of gradients, and of parameters that are synchronized in their place, of these layers. If only
@@ -206,22 +196,19 @@ std::vector<PipelineCosts> sync_bounds(const IterationModel& model, const std::v
   const double compression_s = all_compress ? 2 * model.stages.gradient_compression_s(first_bytes) : 0;
   // The devices of two hosts may send a message together.
   const int max_parts = traits(model.sync).uses_channels ? messages.max_parts : 1;
+  const SyncPattern::Traffic pattern = sync_pattern(model.sync).traffic;
   double first_s = infinity;
   for (int replicas = max; replicas > 1; --replicas) {
     PipelineCosts& costs = bounds[at(replicas)];
     first_s = std::min(first_s, sync_s(model.sync, messages, replicas, first_bytes) + compression_s);
     costs.first_sync_s = first_s;
     costs.sync.fixed_s = messages.min_s(1, 0);
-    switch (model.sync) {
-      case GradientSync::sharded_ps:  // a shard of 1 ÷ replicas to every other one, and back
-        costs.sync.seconds_per_byte = 2 * traffic.to_each_s(replicas - 1) / replicas;
-        break;
-      case GradientSync::ring:
-        costs.sync.seconds_per_byte = 2 * traffic.total_s() * (replicas - 1) / replicas / max_parts;
-        break;
-      default:  // everyone sends and receives all gradients at least once
-        costs.sync.seconds_per_byte = traffic.total_s() / max_parts;
-    }
+    if (pattern == SyncPattern::Traffic::to_each)
+      costs.sync.seconds_per_byte = 2 * traffic.to_each_s(replicas - 1) / replicas;
+    else if (pattern == SyncPattern::Traffic::around_ring)
+      costs.sync.seconds_per_byte = 2 * traffic.total_s() * (replicas - 1) / replicas / max_parts;
+    else
+      costs.sync.seconds_per_byte = traffic.total_s() / max_parts;
   }
   return bounds;
 }

@@ -11,6 +11,7 @@
 #include "planner/cost/bounds/concave_majorant.hpp"
 #include "planner/cost/bounds/pipeline_capacity.hpp"
 #include "planner/cost/bounds/sync_traffic_bound.hpp"
+#include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -218,8 +219,9 @@ bool may_finish(const BoundInputs& in, const GroupedDevices& groups,
 /// Groups matter where devices synchronize with all replicas after their last backward pass.
 bool can_group_devices(const BoundInputs& in) {
   const IterationModel& model = in.model;
-  if (model.sync != GradientSync::sharded_ps || model.problem.job.execution.overlap || model.chunks > 1 ||
-      model.stages.tensor() > 1 || model.sharding.gradients || in.devices.size() > max_grouped_devices)
+  if (sync_pattern(model.sync).traffic != SyncPattern::Traffic::to_each ||
+      model.problem.job.execution.overlap || model.chunks > 1 || model.stages.tensor() > 1 ||
+      model.sharding.gradients || in.devices.size() > max_grouped_devices)
     return false;
   const std::size_t groups = groups_of(in).size();
   return groups > 1 && groups <= max_groups;

@@ -120,7 +120,7 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
   }
   // Nearly all communication of partitioned gradients overlaps with computations. How many replicas of a site
   // partition the state of a layer depends on the other layers.
-  const bool is_hybrid = model.sharding.optimizer && model.sync == GradientSync::hierarchical;
+  const bool is_hybrid = model.sharding.optimizer && traits(model.sync).shares_by_site();
   if (replicas.size() < 2 || model.network.shared_count() > 0 || model.sharding.gradients || is_hybrid)
     return most_s;
   ReplicaGroup group;
@@ -129,18 +129,19 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
   const Problem& problem = model.problem;
   const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group.devices);
   group.bytes = model.stages.gradient_bytes(layers, layers.first == 0, compressed);
-  const auto time_of = [&](SyncPart part) {
+  const auto time_of = [&](Collective part) {
     return gradient_sync_time(model.sync, problem.topology, model.network, {&group, 1}, part);
   };
-  const SyncTime sync = time_of(model.sharding.optimizer ? SyncPart::reduce_scatter : SyncPart::all);
+  const SyncTime sync =
+      time_of(model.sharding.optimizer ? Collective::reduce_scatter : Collective::all_reduce);
   // Of interchangeable devices in hierarchical synchronization, some end earlier than others.
-  if (model.sync == GradientSync::hierarchical) return std::max(sync.seconds + least_s, most_s);
+  if (traits(model.sync).shares_by_site()) return std::max(sync.seconds + least_s, most_s);
   double last_s = 0;
   for (std::size_t i = 0; i < replicas.size(); ++i)
     last_s = std::max(last_s, sync.ends_s[i] + update_s(model, *replicas[i], layers) * share);
   if (!model.sharding.optimizer) return last_s;
   group.bytes = model.stages.parameter_bytes(layers, layers.first == 0);
-  return last_s + time_of(SyncPart::all_gather).seconds;
+  return last_s + time_of(Collective::all_gather).seconds;
 }
 
 namespace {

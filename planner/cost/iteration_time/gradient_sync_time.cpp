@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,7 +37,8 @@ struct Phase {
   bool is_blocking = false;  // senders wait until their messages have arrived
 };
 
-struct Collective {
+/// The messages of a collective between nodes.
+struct NodeCollective {
   std::vector<int> devices;                    // by node; of a class: the first of its devices
   std::vector<std::vector<int>> members = {};  // by node, if nodes are classes: all devices
   std::vector<int> parts;                      // by node: parts that a device holds
@@ -47,8 +50,8 @@ struct Collective {
 };
 
 /// Every replica is a node.
-Collective each_replica(const ReplicaGroup& group) {
-  Collective collective;
+NodeCollective each_replica(const ReplicaGroup& group) {
+  NodeCollective collective;
   collective.devices = group.devices;
   collective.parts = group.parts;
   collective.node_of.resize(group.devices.size());
@@ -88,8 +91,8 @@ Classes classes_by(const std::vector<int>& kinds, const Topology& topology, cons
 
 /// Every class of interchangeable replicas is a node. If there are too many classes, those that differ only
 /// in measured links are merged, and get the slowest of these links.
-Collective each_class(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
-  Collective collective;
+NodeCollective each_class(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
+  NodeCollective collective;
   std::vector<int> kinds;
   for (const int device : group.devices) kinds.push_back(network.kind(device));
   Classes classes = classes_by(kinds, topology, network, group);
@@ -112,8 +115,9 @@ Collective each_class(const Topology& topology, const NetworkCost& network, cons
 }
 
 /// Every replica sends to every other one the shard that this one sums, and then the sum of its own shard.
-Collective sharded_ps(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
-  Collective collective = each_class(topology, network, group);
+NodeCollective sharded_ps(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group,
+                          Collective part) {
+  NodeCollective collective = each_class(topology, network, group);
   Phase all{group.bytes / static_cast<double>(group.devices.size())};
   const std::vector<std::vector<int>>& members = collective.members;
   for (std::size_t from = 0; from < members.size(); ++from)
@@ -126,69 +130,57 @@ Collective sharded_ps(const Topology& topology, const NetworkCost& network, cons
             {static_cast<int>(from), static_cast<int>(to), per_sender, senders - own, senders * per_sender});
     }
   collective.phases = {std::move(all)};
-  collective.passes = 2;
+  collective.passes = part == Collective::all_reduce ? 2 : 1;
   collective.repeats_channels = true;
   return collective;
 }
 
-/// All replicas send to the first one, which returns the sum.
-Collective central_ps(const Topology&, const NetworkCost&, const ReplicaGroup& group) {
-  Collective collective = each_replica(group);
-  Phase there{group.bytes}, back{group.bytes};
-  for (int i = 1; i < static_cast<int>(group.devices.size()); ++i) {
-    there.messages.push_back({i, 0});
-    back.messages.push_back({0, i});
+/// The parts of messages that are sent on all channels between two hosts.
+class MessageParts {
+ public:
+  MessageParts(const Topology& topology, const ReplicaGroup& group) : channels_(topology, group.devices) {
+    for (std::size_t i = 0; i < group.devices.size(); ++i) node_of_[group.devices[i]] = static_cast<int>(i);
   }
-  collective.phases = {there, back};
-  return collective;
-}
+
+  const HostChannels& channels() const { return channels_; }
+
+  void add(const std::vector<std::pair<int, int>>& parts, Message& message) const {
+    if (parts.size() > 1)
+      for (const auto& [sender, receiver] : parts)
+        message.parts.emplace_back(node_of_.at(sender), node_of_.at(receiver));
+  }
+
+ private:
+  HostChannels channels_;
+  std::map<int, int> node_of_;  // by device
+};
 
 /// Reduce-scatter and all-gather: in each of 2 (n − 1) rounds every replica forwards what it received in the
 /// previous one, 1 / n of the bytes. Messages between hosts are sent on all channels.
-Collective ring(const Topology& topology, const NetworkCost&, const ReplicaGroup& group) {
-  Collective collective = each_replica(group);
-  const HostChannels channels(topology, group.devices);
-  std::map<int, int> node_of;  // by device
-  for (const int node : collective.node_of) node_of[group.devices[at(node)]] = node;
+NodeCollective ring(const Topology& topology, const NetworkCost&, const ReplicaGroup& group,
+                    Collective part) {
+  NodeCollective collective = each_replica(group);
+  const MessageParts parts(topology, group);
+  const HostChannels& channels = parts.channels();
   const std::size_t n = group.devices.size();
-  Phase rounds{group.bytes / static_cast<double>(n), 2.0 * static_cast<double>(n - 1)};
+  const double halves = part == Collective::all_reduce ? 2 : 1;
+  Phase rounds{group.bytes / static_cast<double>(n), halves * static_cast<double>(n - 1)};
   for (std::size_t i = 0; i < n; ++i) {
     const std::size_t from = channels.order()[i], to = channels.order()[(i + 1) % n];
     Message& message =
         rounds.messages.emplace_back(Message{static_cast<int>(from), static_cast<int>(to), 1, 1, 1, 0});
-    if (channels.hosts() == static_cast<int>(n)) continue;
-    const auto parts = channels.next_in_ring(i);
-    if (parts.size() > 1)
-      for (const auto& [sender, receiver] : parts)
-        message.parts.emplace_back(node_of.at(sender), node_of.at(receiver));
+    if (channels.hosts() < static_cast<int>(n)) parts.add(channels.next_in_ring(i), message);
   }
   collective.phases = {rounds};
-  return collective;
-}
-
-/// Binomial tree: in round k, replicas whose index is an odd multiple of 2^k send to the one 2^k before them.
-/// The sum returns in the opposite order, one message of a replica after the other.
-Collective tree(const Topology&, const NetworkCost&, const ReplicaGroup& group) {
-  Collective collective = each_replica(group);
-  const int n = static_cast<int>(group.devices.size());
-  for (int reach = 1; reach < n; reach *= 2) {
-    collective.phases.push_back({group.bytes});
-    for (int i = reach; i < n; i += 2 * reach) collective.phases.back().messages.push_back({i, i - reach});
-  }
-  for (std::size_t round = collective.phases.size(); round-- > 0;) {
-    Phase back{group.bytes};
-    back.is_blocking = true;
-    for (const Message& it : collective.phases[round].messages) back.messages.push_back({it.to, it.from});
-    collective.phases.push_back(std::move(back));
-  }
   return collective;
 }
 
 /// Inside every site, k replicas sum one shard each (reduce-scatter), k being the size of the smallest site.
 /// The owners of the same shard form a ring across sites (all-reduce). Then every owner sends its shard to
 /// its whole site (all-gather).
-Collective hierarchical(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
-  Collective collective = each_class(topology, network, group);
+NodeCollective hierarchical(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group,
+                            Collective part) {
+  NodeCollective collective = each_class(topology, network, group);
   std::map<int, std::size_t> number_of;  // by site
   std::vector<std::vector<int>> sites;   // classes of the replicas of each site, in their order
   for (std::size_t i = 0; i < group.devices.size(); ++i) {
@@ -235,44 +227,85 @@ Collective hierarchical(const Topology& topology, const NetworkCost& network, co
     }
     ++number;
   }
-  collective.phases = {gather, all_reduce, scatter};
+  if (part != Collective::all_gather) collective.phases = {std::move(gather), std::move(all_reduce)};
+  if (part != Collective::reduce_scatter) collective.phases.push_back(std::move(scatter));
   collective.repeats_channels = true;
   return collective;
 }
 
-struct Algorithm {
+bool repeats_channels(const NodeCollective& collective) {
+  std::vector<std::pair<int, int>> channels;
+  for (const Phase& phase : collective.phases)
+    for (const Message& it : phase.messages) channels.emplace_back(it.from, it.to);
+  std::sort(channels.begin(), channels.end());
+  return std::adjacent_find(channels.begin(), channels.end()) != channels.end();
+}
+
+/// The messages as core/collectives lists them, for collectives without a shorter description.
+NodeCollective as_listed(GradientSync sync, const Topology& topology, const ReplicaGroup& group,
+                         Collective part) {
+  NodeCollective collective = each_replica(group);
+  std::vector<CollectiveMember> members;
+  for (const int device : group.devices)
+    members.push_back({topology.devices[at(device)].host, topology.devices[at(device)].site});
+  const auto list = collective_messages(sync, members, {part, group.site_shards});
+  std::optional<MessageParts> parts;
+  if (traits(sync).uses_channels) parts.emplace(topology, group);
+  int number = no_index;
+  for (const CollectivePhase& phase : list.phases)
+    for (const CollectiveMessage& it : phase.messages) {
+      const double bytes = group.bytes / list.shards / (it.chunk == no_index ? 1 : list.chunks);
+      std::vector<Phase>& phases = collective.phases;
+      if (std::exchange(number, phase.number) != phase.number || bytes != phases.back().bytes) {
+        phases.push_back({bytes});
+        phases.back().is_blocking = phase.is_blocking;
+      }
+      Message& message = phases.back().messages.emplace_back(Message{it.from, it.to});
+      if (parts && it.chunk != no_index)
+        parts->add(parts->channels().between(group.devices[at(it.from)], group.devices[at(it.to)]), message);
+    }
+  collective.repeats_channels = repeats_channels(collective);
+  return collective;
+}
+
+double ring_messages(int n) {
+  return 2.0 * (n - 1);
+}
+
+/// Replica 2^depth − 1 is at this depth.
+double tree_messages(int n) {
+  return 2.0 * (std::bit_width(static_cast<unsigned>(n)) - 1);
+}
+
+struct SyncFormula {
   GradientSync sync;
-  Collective (*collective)(const Topology&, const NetworkCost&, const ReplicaGroup& group);
+  /// Null: all messages are listed.
+  NodeCollective (*collective)(const Topology&, const NetworkCost&, const ReplicaGroup&, Collective part);
+  SyncPattern pattern = {};
 };
 
-constexpr Algorithm algorithms[] = {
-    {GradientSync::sharded_ps, sharded_ps},
-    {GradientSync::central_ps, central_ps},
-    {GradientSync::ring, ring},
-    {GradientSync::tree, tree},
+/// Collectives without a row are timed by their messages, and have the bounds of any collective.
+constexpr SyncFormula formulas[] = {
+    {GradientSync::sharded_ps, sharded_ps, {.traffic = SyncPattern::Traffic::to_each, .returns = true}},
+    {GradientSync::central_ps, nullptr, {.sends_all = true, .returns = true}},
+    {GradientSync::ring, ring, {.traffic = SyncPattern::Traffic::around_ring, .messages = ring_messages}},
+    {GradientSync::tree, nullptr, {.sends_all = true, .messages = tree_messages, .returns = true}},
     {GradientSync::hierarchical, hierarchical},
 };
 
-/// Leaves one half of passes, or of rounds: a reduce-scatter sends as many messages as an all-gather. The
-/// sums across sites of hierarchical synchronization belong to its first half.
-void halve(Collective& collective, SyncPart part) {
-  if (collective.passes == 2) {
-    collective.passes = 1;
-  } else if (collective.phases.size() == 1) {
-    collective.phases.front().rounds /= 2;
-  } else {
-    DTFM_ASSERT(collective.phases.size() == 3);
-    if (part == SyncPart::all_gather)
-      collective.phases = {collective.phases.back()};
-    else
-      collective.phases.pop_back();
-  }
+SyncFormula formula_of(GradientSync sync) {
+  for (const SyncFormula& it : formulas)
+    if (it.sync == sync) return it;
+  return {sync, nullptr};
 }
 
-const Algorithm& algorithm_of(GradientSync sync) {
-  for (const Algorithm& it : algorithms)
-    if (it.sync == sync) return it;
-  throw Error("", fmt::format("gradient_sync {} has no time formula", name_of(sync)));
+NodeCollective describe(GradientSync sync, const Topology& topology, const NetworkCost& network,
+                        const ReplicaGroup& group, Collective part) {
+  if (const SyncFormula formula = formula_of(sync); formula.collective)
+    return formula.collective(topology, network, group, part);
+  if (!traits(sync).messages)
+    throw Error("", fmt::format("gradient_sync {} has no time formula", name_of(sync)));
+  return as_listed(sync, topology, group, part);
 }
 
 /// Use of a shared capacity.
@@ -337,7 +370,7 @@ struct Route {
 
 /// One of the concurrent collectives.
 struct RunningCollective {
-  Collective collective;
+  NodeCollective collective;
   double count = 1;
   std::vector<double> ready_s;     // by node: when it has received everything so far
   std::vector<double> channels_s;  // [sender][receiver]: end of the last message, if channels are repeated
@@ -353,7 +386,7 @@ class SyncTimer {
   }
 
   SyncTime run() {
-    const Collective& first = all_.front().collective;
+    const NodeCollective& first = all_.front().collective;
     for (int pass = 0; pass < first.passes; ++pass)
       for (std::size_t number = 0; number < first.phases.size(); ++number) {
         if (!links_.empty() || network_.is_priced()) use_links(number);
@@ -372,7 +405,7 @@ class SyncTimer {
 
  private:
   void find_routes(RunningCollective& running) {
-    const Collective& collective = running.collective;
+    const NodeCollective& collective = running.collective;
     for (const Phase& phase : collective.phases) {
       std::vector<Route>& routes = running.routes.emplace_back();
       routes.reserve(phase.messages.size());
@@ -431,7 +464,8 @@ class SyncTimer {
 
   /// Records which capacities of the other members of a class correspond to those of its first device,
   /// `device`, for messages to or from `peer`.
-  void add_class_capacities(const Collective& collective, int node, int device, int peer, bool is_sender) {
+  void add_class_capacities(const NodeCollective& collective, int node, int device, int peer,
+                            bool is_sender) {
     if (collective.members.empty() || collective.members[at(node)].size() == 1) return;
     const std::vector<int> own = private_ids(device, peer, is_sender);
     if (own.empty()) return;
@@ -628,15 +662,17 @@ class SyncTimer {
 
 }  // namespace
 
+SyncPattern sync_pattern(GradientSync sync) {
+  return formula_of(sync).pattern;
+}
+
 SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const NetworkCost& network,
-                            std::span<const ReplicaGroup> groups, SyncPart part) {
-  DTFM_ASSERT(part == SyncPart::all || traits(sync).has_halves);
-  const Algorithm& algorithm = algorithm_of(sync);
+                            std::span<const ReplicaGroup> groups, Collective part) {
+  DTFM_ASSERT(part == Collective::all_reduce || traits(sync).has_halves);
   std::vector<RunningCollective> all;
   for (const ReplicaGroup& group : groups) {
     DTFM_ASSERT(group.devices.size() > 1);
-    Collective collective = algorithm.collective(topology, network, group);
-    if (part != SyncPart::all) halve(collective, part);
+    NodeCollective collective = describe(sync, topology, network, group, part);
     std::vector<double> ready_s(collective.devices.size());
     std::vector<double> channels_s;
     if (collective.repeats_channels) channels_s.resize(ready_s.size() * ready_s.size());

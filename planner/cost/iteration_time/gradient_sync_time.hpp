@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/plan/gradient_sync.hpp"
+#include "core/collectives/collective.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 
 namespace dtfm::cost {
@@ -27,8 +27,18 @@ struct ReplicaGroup {
   int site_shards = 0;
 };
 
-/// The whole of an algorithm, or one half of one that has_halves. Between them, a sharded optimizer updates.
-enum class SyncPart : unsigned char { all, reduce_scatter, all_gather };
+/// What bounds assume of a collective of n replicas. The defaults hold for every collective in which every
+/// replica sends and receives at least two messages of 1 / n of the gradients, one after another, and all of
+/// the gradients in total.
+struct SyncPattern {
+  enum class Traffic : unsigned char { any, to_each, around_ring };
+  /// `to_each`: every replica sends 1 / n of the gradients to every other one, twice.
+  Traffic traffic = Traffic::any;
+  bool sends_all = false;               // a message has all gradients instead of 1 / n of them
+  double (*messages)(int n) = nullptr;  // that follow one another; null: 2
+  bool returns = false;                 // what crosses a pair of replicas also comes back
+};
+SyncPattern sync_pattern(GradientSync sync);
 
 struct SyncTime {
   double seconds = 0;         // until the last replica has the sums
@@ -41,8 +51,9 @@ struct SyncTime {
 
 /// Time of concurrent synchronizations. A message that crosses a shared capacity takes at least as long as
 /// that capacity needs for all messages of the same phase. Throws Error for an algorithm that has no time
-/// formula. For a half, `ReplicaGroup::bytes` are those of the gradients or of the parameters.
+/// formula. For a half of an algorithm that has_halves, `ReplicaGroup::bytes` are those of the gradients or
+/// of the parameters.
 SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const NetworkCost& network,
-                            std::span<const ReplicaGroup> groups, SyncPart part = SyncPart::all);
+                            std::span<const ReplicaGroup> groups, Collective part = Collective::all_reduce);
 
 }  // namespace dtfm::cost

@@ -165,8 +165,9 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
   const Problem& problem = model_.problem;
   if (model_.sharding.optimizer)
     for (ReplicaGroup& group : groups) group.site_shards = replicas_;
-  entry.time = gradient_sync_time(model_.sync, problem.topology, model_.network, groups,
-                                  model_.sharding.optimizer ? SyncPart::reduce_scatter : SyncPart::all);
+  entry.time =
+      gradient_sync_time(model_.sync, problem.topology, model_.network, groups,
+                         model_.sharding.optimizer ? Collective::reduce_scatter : Collective::all_reduce);
   entry.compression_s = 0;
   for (const ReplicaGroup& group : groups)
     if (is_compressed(problem.topology, problem.job.execution.compression, group.devices))
@@ -178,7 +179,7 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
     for (ReplicaGroup& group : groups)
       group.bytes = model_.stages_of(parts).parameter_bytes(bucket.layers, holds_first);
     entry.gather =
-        gradient_sync_time(model_.sync, problem.topology, model_.network, groups, SyncPart::all_gather);
+        gradient_sync_time(model_.sync, problem.topology, model_.network, groups, Collective::all_gather);
   }
   entry.key = key_;
   return entry;
@@ -339,8 +340,7 @@ double IterationEstimator::tied_sync_s(const std::vector<int>& first, const std:
     groups.push_back({{device_of_part(first, part, parts), device_of_part(last, part, parts)},
                       {parts / static_cast<int>(first.size()), parts / static_cast<int>(last.size())},
                       model_.stages_of(at(parts)).tied_gradient_bytes(layer)});
-  const SyncTime time =
-      gradient_sync_time(GradientSync::ring, model_.problem.topology, model_.network, groups);
+  const SyncTime time = gradient_sync_time(pair_all_reduce, model_.problem.topology, model_.network, groups);
   estimate_.egress_usd += time.egress_usd;
   return use_links(time, start_s) - start_s;
 }

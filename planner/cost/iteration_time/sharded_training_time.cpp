@@ -48,7 +48,7 @@ bool fills_hosts(const Topology& topology, const std::vector<int>& devices, std:
 class Collectives {
  public:
   Collectives(const IterationModel& model, std::vector<int> devices)
-      : model_(model), devices_(std::move(devices)), is_ring_(model.sync == GradientSync::ring) {
+      : model_(model), devices_(std::move(devices)), is_ring_(traits(model.sync).roles == MemberRoles::ring) {
     if (is_ring_ && devices_.size() > 1) find_hops();
   }
 
@@ -105,7 +105,7 @@ class Collectives {
   CollectiveTime direct(double bytes) const {
     const ReplicaGroup group{devices_, std::vector<int>(devices_.size(), 1), bytes};
     const SyncTime time = gradient_sync_time(model_.sync, model_.problem.topology, model_.network,
-                                             {&group, 1}, SyncPart::reduce_scatter);
+                                             {&group, 1}, Collective::reduce_scatter);
     CollectiveTime result{time.seconds, time.channel_busy_s, 0, time.egress_usd};
     set_link_time(time.link_bytes, result);
     return result;

@@ -240,19 +240,20 @@ class Enumerator {
     for (std::size_t i = 0; i < usage.size(); ++i) unused_[i] -= times * usage[i];
   }
 
-  /// Adds the chosen pipelines in all orders that matter: one for sharded parameter servers, the order of the
-  /// ring up to rotation, any order otherwise. Pipelines of one shape are interchangeable.
+  /// Adds the chosen pipelines in all orders that matter: one if all have the same role in gradient
+  /// synchronization, the order of a ring up to rotation, any order otherwise. Pipelines of one shape are
+  /// interchangeable.
   void add_layout() {
     const int pipelines = static_cast<int>(chosen_.size());
     if (pipelines != shape_.replicas.value_or(pipelines)) return;
     ordered_ = chosen_;
-    const GradientSync sync = job_->model.sync;
-    const auto first = ordered_.begin() + (sync == GradientSync::ring ? 1 : 0);
+    const GradientSyncTraits& sync = traits(job_->model.sync);
+    const auto first = ordered_.begin() + (sync.roles == MemberRoles::ring ? 1 : 0);
     const auto comes_before = [&](const PipelineShape* a, const PipelineShape* b) {
       return number_of(a) < number_of(b);
     };
     do add_ordered_layout();
-    while (sync != GradientSync::sharded_ps && std::next_permutation(first, ordered_.end(), comes_before));
+    while (sync.is_ordered() && std::next_permutation(first, ordered_.end(), comes_before));
   }
 
   /// Number of the first chosen pipeline of this shape; equal ones are neighbours.
@@ -287,7 +288,7 @@ class Enumerator {
     const int step = batch_step(*job_, static_cast<int>(ordered_[first]->classes.size()));
     int least = step, most = std::min(capacities_[first], batches);
     // Pipelines of one shape are interchangeable if their order does not matter.
-    if (first > 0 && ordered_[first] == ordered_[first - 1] && job_->model.sync == GradientSync::sharded_ps)
+    if (first > 0 && ordered_[first] == ordered_[first - 1] && !traits(job_->model.sync).is_ordered())
       most = std::min(most, layout_.pipelines[first - 1].micro_batches);
     if (requires_uniform_pipelines(*job_)) {
       if (batches_ % pipelines != 0 || batches_ / pipelines % step != 0) return;

@@ -119,7 +119,7 @@ class PlanEvolution {
 
   /// A parent with one change. Nothing if the change is not possible.
   std::optional<Plan> make_child(Plan child) {
-    const bool is_ordered = traits(child.execution.gradient_sync).is_ordered;
+    const bool is_ordered = traits(child.execution.gradient_sync).is_ordered();
     const Change& change = random_change(changes, {is_ordered, has_mixed_degrees()}, rng_);
     before_ = child.pipelines;
     if (!(this->*change.apply)(child)) return std::nullopt;
@@ -257,7 +257,7 @@ class PlanEvolution {
     if (all.size() < 2) return false;
     enum Kind { two, sequences, reversed, ring };
     const int kind = below(4);
-    if (kind == ring && plan.execution.gradient_sync == GradientSync::ring) {
+    if (kind == ring && traits(plan.execution.gradient_sync).roles == MemberRoles::ring) {
       const std::vector<Pipeline> before = all;
       if (below(2) == 0) shuffle(all);
       plan = order_ring(job().model, std::move(plan));
@@ -400,7 +400,7 @@ class PlanEvolution {
   /// With hierarchical synchronization that depends on layers that are yet to be split, so no sharing is
   /// assumed.
   int sharing_replicas_of(const Plan& plan) const {
-    return job().model.sync == GradientSync::hierarchical ? 1 : static_cast<int>(plan.pipelines.size());
+    return traits(job().model.sync).shares_by_site() ? 1 : static_cast<int>(plan.pipelines.size());
   }
 
   void split_by_depth(Plan& plan) {

@@ -119,7 +119,7 @@ Plan order_ring(const cost::IterationModel& model, Plan plan) {
 }
 
 PlanCandidate order_pipelines(const PlanCandidate& candidate, const PlanScore& score) {
-  const bool is_ring = candidate.plan.execution.gradient_sync == GradientSync::ring;
+  const bool is_ring = traits(candidate.plan.execution.gradient_sync).roles == MemberRoles::ring;
   if (!is_ring || candidate.plan.pipelines.size() > max_ordered_pipelines) return candidate;
   return evaluate_plan(candidate.job, order_ring(candidate.job->model, candidate.plan), score);
 }
