@@ -268,8 +268,9 @@ class ProgramWriter {
                             {"compress", is_compressed_among(ranks) && !holds_sharded_tied_copy(layers)
                                              ? ordered_json(name_of(*execution_.compression.gradient_preset))
                                              : ordered_json(nullptr)}};
-      const auto add = [&](const char* key, Collective collective) {
-        group[key] = collective_number(execution_.gradient_sync, members(ranks), {collective, site_shards});
+      const auto add = [&, &group_ranks = ranks](const char* key, Collective collective) {
+        group[key] =
+            collective_number(execution_.gradient_sync, members(group_ranks), {collective, site_shards});
       };
       if (is_sharded) {
         add("reduce_scatter", Collective::reduce_scatter);
