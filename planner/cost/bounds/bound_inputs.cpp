@@ -44,7 +44,7 @@ double min_compression_s(const IterationModel& model) {
 /// parallelism, the all-reduces over the best links, unless the compute time contains them. At most
 /// `replicas` share an optimizer step.
 DeviceKindTimes kind_times(const IterationModel& model, const StageCosts& costs, int kind,
-                           const CollectiveMessages& messages, int replicas) {
+                           const MessageBounds& messages, int replicas) {
   DeviceKindTimes it;
   const bool reduces = costs.tensor() > 1 && !costs.includes_all_reduces(kind);
   for (int layer = 0; layer < costs.layers(); ++layer) {
@@ -81,7 +81,7 @@ std::vector<double> max_of_stages(const IterationModel& model, std::vector<doubl
 
 /// Sets what depends on the times of layers. A kind of device counts as a separate kind at every tensor
 /// degree.
-void add_rates(BoundInputs& inputs, const CollectiveMessages& messages) {
+void add_rates(BoundInputs& inputs, const MessageBounds& messages) {
   const IterationModel& model = inputs.model;
   std::vector<DeviceKindTimes> kinds;
   std::vector<std::vector<int>> kind_at;  // [degree][kind in StageCosts]; −1: times not known
@@ -156,7 +156,7 @@ MemoryBound memory_bound(const IterationModel& model, const std::vector<int>& de
 /// Lower bound on the time from when all of `replicas` (at least two) devices have their gradients until the
 /// last of them has the sum. The messages connect the devices, so they cross the most expensive pair of some
 /// spanning tree, in both directions except in rings; all bounds are minima over the choice of devices.
-double sync_s(GradientSync sync, const CollectiveMessages& messages, int replicas, double bytes) {
+double sync_s(GradientSync sync, const MessageBounds& messages, int replicas, double bytes) {
   const auto message = [&](double part) {
     return std::max({messages.min_s(1, part), messages.fixed.max_edge(replicas),
                      part * messages.per_byte.max_edge(replicas)});
@@ -184,8 +184,7 @@ double min_gradient_bytes(const IterationModel& model, std::pair<int, int> layer
 /// Synchronization by number of pipelines with micro-batches. Pipelines without micro-batches may hold
 /// further replicas, so a bound holds for any larger number of replicas, up to `max`, too.
 std::vector<PipelineCosts> sync_bounds(const IterationModel& model, const std::vector<int>& devices,
-                                       const CollectiveMessages& messages, int max,
-                                       const StopFunction& stop) {
+                                       const MessageBounds& messages, int max, const StopFunction& stop) {
   std::vector<PipelineCosts> bounds(at(max + 1));
   if (model.sharding.gradients) return bounds;  // nearly all of it overlaps with computations
   const SyncTrafficBound traffic(model, devices, stop);
@@ -220,7 +219,7 @@ BoundInputs bound_inputs(const IterationModel& model, StopFunction stop) {
   const int degree = model.by_degree.front().tensor(), layers = model.stages.layers();
   const int slots = static_cast<int>(devices.size()) / degree;
   if (slots == 0) throw Error("", "too few devices with known layer times for a single stage");
-  const CollectiveMessages messages = collective_messages(model, devices, stop);
+  const MessageBounds messages = message_bounds(model, devices, stop);
   const int max_stages = model.sharding.gradients ? 1 : std::min(slots, layers / model.chunks);
   std::vector<double> gradients;
   for (int layer = 0; layer < layers; ++layer)

@@ -128,15 +128,15 @@ HopBounds hop_bounds(const IterationModel& model, const std::vector<int>& device
   };
 }
 
-double CollectiveMessages::min_s(double messages, double bytes) const {
+double MessageBounds::min_s(double messages, double bytes) const {
   double min_s = best_links.empty() ? 0 : infinity;
   for (const MessageLine& line : best_links)
     min_s = std::min(min_s, messages * line.fixed_s + bytes * line.seconds_per_byte);
   return min_s;
 }
 
-CollectiveMessages collective_messages(const IterationModel& model, const std::vector<int>& devices,
-                                       const StopFunction& stop) {
+MessageBounds message_bounds(const IterationModel& model, const std::vector<int>& devices,
+                             const StopFunction& stop) {
   const HostMessages it(model, stop);
   return {it.max_parts(), best_links(it, devices, stop),
           spanning(devices, stop,

@@ -28,7 +28,7 @@ struct MessageLine {
 /// Lower bounds on the messages of collectives: of all-reduces inside tensor-parallel groups, and of gradient
 /// synchronization. Where they use the channels of hosts, a message between two hosts may be sent in parts by
 /// any devices of these hosts.
-struct CollectiveMessages {
+struct MessageBounds {
   int max_parts = 1;                    // of any message
   std::vector<MessageLine> best_links;  // Pareto-optimal: every pair of devices is no better than one of them
   SpanningTreeBound fixed, per_byte;  // of an empty message, and per byte, in the better direction of a pair
@@ -36,8 +36,8 @@ struct CollectiveMessages {
   /// Seconds of `messages` consecutive messages between any two devices, `bytes` in total.
   double min_s(double messages, double bytes) const;
 };
-CollectiveMessages collective_messages(const IterationModel& model, const std::vector<int>& devices,
-                                       const StopFunction& stop);
+MessageBounds message_bounds(const IterationModel& model, const std::vector<int>& devices,
+                             const StopFunction& stop);
 
 /// The cheapest hop over the smallest boundary between devices of different groups: seconds until both
 /// messages of a micro-batch have arrived, and for which one of them occupies its link.

@@ -248,7 +248,7 @@ NodeCollective as_listed(GradientSync sync, const Topology& topology, const Repl
   std::vector<CollectiveMember> members;
   for (const int device : group.devices)
     members.push_back({topology.devices[at(device)].host, topology.devices[at(device)].site});
-  const auto list = collective_messages(sync, members, {part, group.site_shards});
+  const CollectiveMessages list = collective_messages(sync, members, {part, group.site_shards});
   std::optional<MessageParts> parts;
   if (traits(sync).uses_channels) parts.emplace(topology, group);
   int number = no_index;
