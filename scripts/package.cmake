@@ -14,7 +14,7 @@ set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/dtfm)
 install(TARGETS ${layers} EXPORT dtfm ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT dtfm NAMESPACE dtfm:: FILE dtfmTargets.cmake DESTINATION ${folder} COMPONENT development)
 install(DIRECTORY core planner simulator DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtfm COMPONENT development
-  FILES_MATCHING PATTERN *.hpp PATTERN templates EXCLUDE)
+  FILES_MATCHING PATTERN *.hpp PATTERN *.def PATTERN templates EXCLUDE)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES scripts/lib/dtfmConfig.cmake ${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake DESTINATION ${folder}
   COMPONENT development)
