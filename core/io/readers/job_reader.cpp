@@ -118,7 +118,7 @@ void read_setting(const SettingTraits& setting, const YamlValue& value, Job& job
   }
 }
 
-/// Reads the settings of a section of a job. Those that the map lacks stay as they are.
+/// Reads the settings of a section of a job. Those that are not in the map keep their values.
 YamlMap read_section(const YamlValue& value, SettingSection section, Job& job) {
   std::vector<std::string_view> keys;
   for (const SettingTraits& it : setting_table())
