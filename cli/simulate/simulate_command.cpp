@@ -12,7 +12,6 @@
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/plan_formatting.hpp"
-#include "cli/common/plan_notes.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
@@ -25,14 +24,11 @@
 #include "cli/simulate/sim_summary.hpp"
 #include "cli/simulate/simulate_options.hpp"
 #include "cli/simulate/swarm_summary.hpp"
-#include "planner/api/schemes/scheme.hpp"
-#include "planner/api/simulate.hpp"
 #include "core/base/index.hpp"
-#include "core/plan/layer_times.hpp"
-#include "core/plan/shards.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/problem_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/atomic_file.hpp"
@@ -40,6 +36,11 @@
 #include "core/io/text/json_format.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
+#include "core/plan/layer_times.hpp"
+#include "core/plan/shards.hpp"
+#include "planner/api/schemes/scheme.hpp"
+#include "planner/api/simulate.hpp"
+#include "planner/io/plan_notes.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/measured_iteration.hpp"
 #include "simulator/io/report_json.hpp"
@@ -80,11 +81,8 @@ void append_notes(const std::vector<std::string>& more, std::vector<std::string>
   notes.insert(notes.end(), more.begin(), more.end());
 }
 
-void read_plan_input(const SimulateOptions& options, Input& input) {
-  const io::PlanSource source = io::read_plan_source(options.plan, options.ranks);
-  input.problem.job = options.job ? io::read_job(*options.job) : job_of_plan(source);
+void read_plan_input(const SimulateOptions& options, const io::PlanSource& source, Input& input) {
   Job& job = input.problem.job;
-  set_global_batch(options.batch, job);
   const auto [plan, notes, undecided, checkpoint_period_s] =
       io::read_any_plan(source, input.problem.topology, job, options.job.has_value());
   check_batch_of_plan(options.batch, plan, options.plan);
@@ -92,7 +90,7 @@ void read_plan_input(const SimulateOptions& options, Input& input) {
   input.notes = notes;
   input.checkpoint_period_s = checkpoint_period_s;
   job.execution = plan.execution;
-  append_notes(undecided_notes(job, plan.execution, undecided), input.notes);
+  append_notes(io::undecided_notes(job, plan.execution, undecided), input.notes);
 }
 
 /// Sets the fastest layout of the scheme. Throws NoLayout if none fits in memory.
@@ -147,18 +145,14 @@ void check_files(const SimulateOptions& options) {
 Input read_input(const SimulateOptions& options) {
   const io::ReadLog read;
   Input input;
-  input.problem.topology = io::read_topology(options.topology);
-  input.problem.roofline = io::built_in_roofline();
-  if (options.scheme) {
-    input.problem.job = options.job ? io::read_job(*options.job) : io::default_job();
-    set_global_batch(options.batch, input.problem.job);
-  } else {
-    read_plan_input(options, input);
-  }
-  const FittedCalibration calibration =
-      io::calibration_for(options.calibration, input.problem.job, *input.problem.topology);
-  input.problem.constants = calibration.constants;
-  input.spread = calibration.spread;
+  std::optional<io::PlanSource> source;
+  if (!options.scheme) source = io::read_plan_source(options.plan, options.ranks);
+  auto [problem, spread] =
+      io::read_problem({options.topology, options.job, options.batch, options.calibration},
+                       source && !options.job ? job_of_plan(*source) : io::default_job());
+  input.problem = std::move(problem);
+  input.spread = std::move(spread);
+  if (source) read_plan_input(options, *source, input);
   if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
   if (options.measured)
     input.measured = timeline_of(io::parse_measured_iteration(
@@ -167,8 +161,9 @@ Input read_input(const SimulateOptions& options) {
   check_same_input(options.work, options.common, read);
   if (options.scheme) {
     choose_scheme_layout(options, input);
-    append_notes(undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),
-                 input.notes);
+    append_notes(
+        io::undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),
+        input.notes);
   }
   decide_checkpoint_period(input);
   return input;
@@ -303,7 +298,8 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   std::iota(devices.begin(), devices.end(), 0);  // a swarm uses all devices
   if (!input.swarm) devices = pipeline_major(input.plan);
   for (const auto& more :
-       {input.notes, input.swarm ? std::vector<std::string>() : batch_notes(input.plan, input.problem.job),
+       {input.notes,
+        input.swarm ? std::vector<std::string>() : io::batch_notes(input.plan, input.problem.job),
         LayerTimes(input.problem, input.plan.execution,
                    input.swarm ? std::vector{1} : tensor_degrees(input.plan))
             .notes(devices)})
