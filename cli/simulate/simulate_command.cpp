@@ -26,10 +26,8 @@
 #include "cli/simulate/swarm_summary.hpp"
 #include "core/base/index.hpp"
 #include "core/io/importers/foreign_plan.hpp"
-#include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/problem_reader.hpp"
-#include "core/io/readers/roofline_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/control_characters.hpp"
@@ -145,10 +143,11 @@ void check_files(const SimulateOptions& options) {
 Input read_input(const SimulateOptions& options) {
   const io::ReadLog read;
   Input input;
+  const Shared<Topology> topology = io::read_topology(options.topology);
   std::optional<io::PlanSource> source;
   if (!options.scheme) source = io::read_plan_source(options.plan, options.ranks);
   auto [problem, spread] =
-      io::read_problem({options.topology, options.job, options.batch, options.calibration},
+      io::read_problem(topology, {options.job, options.batch, options.calibration},
                        source && !options.job ? job_of_plan(*source) : io::default_job());
   input.problem = std::move(problem);
   input.spread = std::move(spread);
