@@ -26,7 +26,7 @@ namespace dtfm::sim {
 /// synchronization of a layer begins when all replicas have its gradients.
 ///
 /// With tensor parallelism, the devices of a stage wait for its all-reduces after every computation
-/// (StageAllReduces). Each device sends 1 / t of a boundary activation to the device of the same rank, and a
+/// (all_reduces_per_layer). Each device sends 1 / t of a boundary activation to the device of the same rank, and a
 /// stage computes when all parts have arrived. With `sequence_parallel: false` it sends all of it, unless
 /// `scatter_gather` is set (arXiv 2104.04473, section 4.1); the all-gather after receiving is not modelled.
 /// Gradients are synchronized between devices of the same rank. If stages have different numbers of devices,

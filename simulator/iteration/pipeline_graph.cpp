@@ -1,14 +1,14 @@
 #include "simulator/iteration/pipeline_graph.hpp"
 
 #include <array>
-#include <optional>
 #include <set>
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/cluster/host_channels.hpp"
+#include "core/plan/communication.hpp"
 #include "core/schedule/schedule.hpp"
 #include "core/plan/shards.hpp"
-#include "simulator/iteration/stage_all_reduces.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -59,6 +59,8 @@ class PipelineGraph {
   bool can_run(int stage, const Operation& operation);
   void run(int stage, const Operation& operation);
   int receive(int stage, const Operation& operation);
+  void find_all_reduces();
+  int add_all_reduces(int stage, std::pair<int, int> layers, Pass pass, TaskLabel label);
   void compute(int stage, const Operation& operation, int received);
   void send(int stage, const Operation& operation);
   std::vector<int> sent_by_rank(int stage, const Operation& operation, std::span<const int> messages);
@@ -89,7 +91,9 @@ class PipelineGraph {
   const bool divides_messages_;  // between the devices of a stage
   int devices_ = 1;              // number of devices of each rank; stage s is on device s % devices_
   std::vector<StageLoad> loads_;
-  std::optional<StageAllReduces> all_reduces_;  // set if some stage has several devices
+  std::vector<Communication> all_reduces_;  // ordered by stage and layer
+  // [stage][rank of the sender][part of the message]; empty if the stage has no all-reduces.
+  std::vector<std::vector<std::vector<Channel>>> rings_;
   Direction forward_, backward_;
   std::vector<int> gradients_left_;     // [stage]: micro-batches without gradients of parameters
   std::vector<std::vector<int>> last_;  // [device][rank]: its last task, for which its next one waits
@@ -126,11 +130,8 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       is_blocking_(traits(plan.execution.schedule).is_blocking || plan.execution.blocking_sends),
       divides_messages_(divides_messages(job.parallelism)),
       devices_(count_devices(pipeline_, plan.execution.schedule)) {
-  for (const Stage& stage : pipeline_.stages) {
-    loads_.push_back(model.of(stage));
-    if (model.has_all_reduces(stage) && !all_reduces_)
-      all_reduces_.emplace(builder, job, plan.execution, pipeline_);
-  }
+  for (const Stage& stage : pipeline_.stages) loads_.push_back(model.of(stage));
+  find_all_reduces();
   forward_ = make_direction(Kind::forward);
   backward_ = make_direction(Kind::backward);
   gradients_left_.assign(pipeline_.stages.size(), pipeline_.micro_batches);
@@ -159,6 +160,23 @@ Direction PipelineGraph::make_direction(Kind kind) {
     result.arrived[at(receiver)].assign(at(pipeline_.micro_batches) * at(parts), no_index);
   }
   return result;
+}
+
+void PipelineGraph::find_all_reduces() {
+  rings_.resize(pipeline_.stages.size());
+  if (std::none_of(pipeline_.stages.begin(), pipeline_.stages.end(),
+                   [&](const Stage& it) { return model_.has_all_reduces(it); }))
+    return;
+  all_reduces_ = pipeline_communications(model_.bytes(), plan_, number_);
+  for (std::size_t stage = 0; stage < rings_.size(); ++stage) {
+    const std::vector<int>& devices = pipeline_.stages[stage].devices;
+    const HostChannels hosts(builder_.topology(), devices);
+    for (std::size_t rank = 0; devices.size() > 1 && rank < devices.size(); ++rank) {
+      std::vector<Channel>& parts = rings_[stage].emplace_back();
+      for (const auto& [from, to] : hosts.next_in_ring(rank))
+        parts.push_back(builder_.channel(from, to, Activity::all_reduce));
+    }
+  }
 }
 
 /// Lets the devices of a stage wait before their first computation.
@@ -294,6 +312,7 @@ Activity activity_of(Kind kind) {
 void PipelineGraph::compute(int stage, const Operation& operation, int received) {
   const bool reduces =
       operation.kind != Kind::weight_gradient && model_.has_all_reduces(pipeline_.stages[at(stage)]);
+  const Pass pass = operation.kind == Kind::forward ? Pass::forward : Pass::backward;
   std::vector<int>& last = last_[at(stage % devices_)];
   for (const Part& part : parts(stage, operation.kind)) {
     for (int rank = 0; rank < degree(stage); ++rank) {
@@ -306,11 +325,39 @@ void PipelineGraph::compute(int stage, const Operation& operation, int received)
     if (reduces && part.layers.first < part.layers.second) {
       TaskLabel of = label(Activity::wait, stage, operation, no_index);
       of.layer = part.layer;
-      last.assign(last.size(),
-                  all_reduces_->add(stage, part.layers, operation.kind == Kind::backward, last, of));
+      last.assign(last.size(), add_all_reduces(stage, part.layers, pass, of));
     }
     if (completes_gradients(stage, operation.kind)) set_gradients(part.layers, last);
   }
+}
+
+/// The messages of all layers are merged into one transfer per device, which takes latency and overhead of
+/// every message: n all-reduces of S bytes among t devices, over links of B bytes per second, take 2 n (t − 1)
+/// (latency + overhead + S / (t B)). They begin when all devices have computed. Returns the task that ends
+/// when all have the results.
+int PipelineGraph::add_all_reduces(int stage, std::pair<int, int> layers, Pass pass, TaskLabel label) {
+  const std::vector<std::vector<Channel>>& ring = rings_[at(stage)];
+  const int tensor = degree(stage), steps = 2 * (tensor - 1);
+  DTFM_ASSERT(tensor > 1);
+  double bytes = 0, messages = 0;
+  for (const Communication& it : all_reduces_)
+    if (it.pass == pass && it.stages.front() == stage && it.layers.first >= layers.first &&
+        it.layers.second <= layers.second) {
+      bytes += it.count * steps * it.bytes / tensor;
+      messages += it.count * steps;
+    }
+  label.phase = pass == Pass::backward ? 1 : 0;
+  const std::array ready{builder_.join(last_[at(stage % devices_)], label)};
+  label.activity = Activity::all_reduce;
+  std::vector<int> arrived;
+  for (label.rank = 0; label.rank < tensor; ++label.rank)
+    for (const Channel& part : ring[at(label.rank)])
+      arrived.push_back(builder_.send_sequentially(
+          part, bytes / static_cast<double>(ring[at(label.rank)].size()), messages, ready, label));
+  label.rank = no_index;
+  label.activity = Activity::wait;
+  label.phase += 2;
+  return builder_.join(arrived, label);
 }
 
 void PipelineGraph::send(int stage, const Operation& operation) {

@@ -32,7 +32,8 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       gradient_compression_s_per_byte_(
           gradient_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
       times_(problem, plan.execution, tensor_degrees(plan)),
-      chain_(layer_chain(problem.job)) {}
+      chain_(layer_chain(problem.job)),
+      bytes_(problem.job, plan.execution) {}
 
 /// The maximum over the devices of the stage.
 LayerTime LoadModel::time_of(const Stage& stage, int layer) const {

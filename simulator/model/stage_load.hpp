@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/plan/communication.hpp"
 #include "core/plan/compression.hpp"
 #include "core/plan/layer_times.hpp"
 #include "core/plan/plan.hpp"
@@ -32,7 +33,7 @@ struct StageLoad {
 /// Times are those of LayerTimes, plus the calibrated overhead per micro-batch. Tensor parallelism divides
 /// work and parameters evenly; Parallelism says whether it divides messages and activations. The slowest
 /// device of a stage determines its times. The all-reduces inside a stage are not included (see
-/// StageAllReduces).
+/// core/plan/communication.hpp).
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
 /// those without the attention core (`selective`), or the inputs of the layers (`full`), and the output until
@@ -87,6 +88,7 @@ class LoadModel {
   /// Seconds to compress, or to decompress, gradients of so many bytes compressed.
   double gradient_compression_s(double bytes) const;
   int layers() const { return static_cast<int>(chain_.size()); }
+  const LayerBytes& bytes() const { return bytes_; }
 
  private:
   LayerTime time_of(const Stage& stage, int layer) const;
@@ -108,6 +110,7 @@ class LoadModel {
   double activation_compression_s_per_byte_, gradient_compression_s_per_byte_;
   LayerTimes times_;
   std::vector<Layer> chain_;
+  LayerBytes bytes_;
 };
 
 }  // namespace dtfm::sim

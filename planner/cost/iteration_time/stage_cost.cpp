@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/plan/communication.hpp"
 #include "core/plan/compression.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
@@ -171,11 +172,10 @@ double StageCosts::gradient_compression_s(double bytes) const {
   return gradients * gradient_compression_s_per_byte_;
 }
 
-/// Tensor parallelism takes two all-reduces per layer in the forward and two in the backward (Shoeybi et al.,
-/// arXiv 1909.08053), each of the layer's output in 2 (t − 1) messages of 1 / t of it. Full recomputation
-/// repeats those of the forward.
+/// Each all-reduce of a layer's output takes 2 (t − 1) messages of 1 / t of it.
 StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool backward) const {
-  const double count = backward && traits(problem_.job.execution.recomputation).repeats_all_reduces ? 4 : 2;
+  const double count =
+      all_reduces_per_layer(problem_.job.execution, backward ? Pass::backward : Pass::forward);
   const double steps = 2.0 * (tensor_ - 1);
   return {(layers.second - layers.first) * count * steps,
           between(all_reduced_, layers) * count * steps / tensor_};

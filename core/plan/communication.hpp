@@ -1,0 +1,89 @@
+// What the devices of a plan send each other in an iteration: who, what, when and how often. The simulator
+// lowers this list to tasks, the estimate times it with its own formulas, and exporters write it. How long
+// anything takes is theirs; so are compression and the links that messages cross.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/index.hpp"
+#include "core/collectives/collective.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+
+namespace dtfm {
+
+enum class Payload : unsigned char {
+  partial_sums,    // of activations or their gradients, which the devices of a stage add up
+  gradients,       // of parameters
+  tied_gradients,  // of the parameters that a layer shares with the first one
+  parameters
+};
+
+enum class Pass : unsigned char { forward, backward };
+
+/// When a communication begins.
+enum class Moment : unsigned char {
+  before_pass,          // of its layers, for every micro-batch
+  after_pass,           // of its layers, for every micro-batch
+  after_last_backward,  // of its layers, by all members
+  after_gradient_sync,  // of its layers and of the first one
+  after_update          // of all members
+};
+
+/// A communication among a few devices. One with a single member sends nothing.
+struct Communication {
+  Payload payload = Payload::gradients;
+  Moment moment = Moment::after_last_backward;
+  Pass pass = Pass::backward;  // of before_pass and after_pass
+  std::pair<int, int> layers;
+  std::vector<int> devices;            // in the order of the collective
+  std::vector<int> pipelines, stages;  // [member]: what its device computes
+  int part = 0, parts = 1;             // of the data of its layers, which so many communications share
+  GradientSync algorithm = GradientSync::ring;
+  Collective collective = Collective::all_reduce;
+  double bytes = 0;       // uncompressed, of all members' data together after the collective
+  int count = 1;          // of such communications one after another
+  bool overlaps = false;  // members compute other layers meanwhile
+};
+
+/// Bytes of what layers [first, second) communicate, uncompressed, of all parts together.
+class LayerBytes {
+ public:
+  LayerBytes(const Job& job, const ExecutionConfig& execution);
+
+  int layers() const { return static_cast<int>(tied_.size()); }
+  /// `with_first`: the members also hold the first layer, so that parameters tied to it count only there.
+  double gradients(std::pair<int, int> layers, bool with_first) const {
+    return elements(layers, with_first) * gradient_;
+  }
+  double parameters(std::pair<int, int> layers, bool with_first) const {
+    return elements(layers, with_first) * weight_;
+  }
+  double tied_gradients(int layer) const { return tied_[at(layer)] * gradient_; }
+  /// What a layer computes for a micro-batch. Its gradients have as many bytes.
+  double output(int layer) const { return output_[at(layer)]; }
+
+ private:
+  double elements(std::pair<int, int> layers, bool with_first) const;
+
+  std::vector<double> elements_;       // parameters of all layers before, [layer]
+  std::vector<double> tied_, output_;  // [layer]
+  double gradient_ = 0, weight_ = 0;   // bytes of an element
+};
+
+/// The all-reduces of a tensor-parallel stage.
+///
+/// Every layer is divided as Megatron-LM divides the blocks of a transformer (Shoeybi et al., arXiv
+/// 1909.08053, section 3; Narayanan et al., arXiv 2104.04473, section 2.3), also in models of kind `layers`:
+/// each has two all-reduces of its output in the forward, two in the backward, and with recompute `full`
+/// those of the forward once more. (With sequence parallelism, Korthikanti et al., arXiv 2205.05198, each
+/// all-reduce becomes a reduce-scatter and an all-gather, which send the same messages.) The all-reduces of
+/// the embedding and of the head are not modelled. Activations inside a stage are not compressed.
+int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass);
+
+/// What the devices of each pipeline send each other. `plan` has the stages that are computed.
+std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline);
+
+}  // namespace dtfm
