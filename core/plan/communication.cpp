@@ -1,8 +1,34 @@
 #include "core/plan/communication.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/plan/model_state.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm {
+namespace {
+
+bool have_same_devices(const Plan& plan, const std::vector<int>& stages, const std::vector<int>& others) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i] == others[i]) continue;
+    if (stages[i] == no_index || others[i] == no_index) return false;
+    const std::vector<int>&a = devices_of(plan.pipelines[i], at(stages[i])),
+          &b = devices_of(plan.pipelines[i], at(others[i]));
+    if (&a != &b && a != b) return false;
+  }
+  return true;
+}
+
+/// The stage that holds the layer; no_index if none does.
+int stage_with(const StageLayers& layers, int layer) {
+  for (std::size_t stage = 0; stage < layers.size(); ++stage)
+    if (layers[stage].first <= layer && layer < layers[stage].second) return static_cast<int>(stage);
+  return no_index;
+}
+
+}  // namespace
 
 LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution) {
   const ParameterBytes bytes = parameter_bytes(job.training);
@@ -46,6 +72,126 @@ std::vector<Communication> pipeline_communications(const LayerBytes& bytes, cons
                           .count = all_reduces_per_layer(plan.execution, pass)});
   }
   return result;
+}
+
+std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers,
+                                             int layer_count) {
+  std::vector<GradientBucket> buckets;
+  std::vector<int> next(layers.size());  // [pipeline]: its first stage with layers from `layer` on
+  std::vector<int> stages(layers.size());
+  for (int layer = 0; layer < layer_count;) {
+    int end = plan.execution.overlap ? layer + 1 : layer_count;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const StageLayers& its = *layers[i];
+      while (at(next[i]) < its.size() && its[at(next[i])].second <= layer) ++next[i];
+      const bool exists = at(next[i]) < its.size(), holds = exists && its[at(next[i])].first <= layer;
+      stages[i] = holds ? next[i] : no_index;
+      if (exists) end = std::min(end, holds ? its[at(next[i])].second : its[at(next[i])].first);
+    }
+    if (!plan.execution.overlap && !buckets.empty() &&
+        have_same_devices(plan, buckets.back().stages, stages))
+      buckets.back().layers.second = end;
+    else
+      buckets.push_back({{layer, end}, stages});
+    layer = end;
+  }
+  for (GradientBucket& it : buckets)
+    it.holds_first = have_same_devices(plan, it.stages, buckets.front().stages);
+  return buckets;
+}
+
+std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
+                                          const GradientBucket& bucket) {
+  const bool is_sharded = traits(plan.execution.optimizer_sharding).optimizer;
+  Communication sync{.payload = Payload::gradients,
+                     .moment = Moment::after_last_backward,
+                     .layers = bucket.layers,
+                     .algorithm = plan.execution.gradient_sync,
+                     .collective = is_sharded ? Collective::reduce_scatter : Collective::all_reduce,
+                     .overlaps = plan.execution.overlap};
+  std::vector<const std::vector<int>*> holders;
+  for (int i = 0; at(i) < bucket.stages.size(); ++i) {
+    const int stage = bucket.stages[at(i)];
+    if (stage == no_index) continue;
+    sync.pipelines.push_back(i);
+    sync.stages.push_back(stage);
+    holders.push_back(&devices_of(plan.pipelines[at(i)], at(stage)));
+    sync.parts = std::max(sync.parts, static_cast<int>(holders.back()->size()));
+  }
+  sync.bytes = bytes.gradients(bucket.layers, bucket.holds_first) / sync.parts;
+  std::vector<Communication> syncs;
+  for (; sync.part < sync.parts; ++sync.part) {
+    sync.devices.clear();
+    for (const std::vector<int>* devices : holders)
+      sync.devices.push_back(device_of_part(*devices, sync.part, sync.parts));
+    syncs.push_back(sync);
+  }
+  return syncs;
+}
+
+Communication parameter_gather(const LayerBytes& bytes, const Communication& reduce_scatter,
+                               bool holds_first) {
+  Communication gather = reduce_scatter;
+  gather.payload = Payload::parameters;
+  gather.moment = Moment::after_update;
+  gather.collective = Collective::all_gather;
+  gather.bytes = bytes.parameters(gather.layers, holds_first) / gather.parts;
+  gather.overlaps = false;
+  return gather;
+}
+
+std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
+                                      std::span<const StageLayers* const> layers) {
+  std::vector<Communication> syncs;
+  for (int layer = 1; layer < bytes.layers(); ++layer)
+    for (int i = 0; bytes.tied_gradients(layer) > 0 && at(i) < layers.size(); ++i) {
+      const int first = stage_with(*layers[at(i)], 0), last = stage_with(*layers[at(i)], layer);
+      if (first == no_index || last == no_index) continue;
+      const std::vector<int>&ours = devices_of(plan.pipelines[at(i)], at(first)),
+            &theirs = devices_of(plan.pipelines[at(i)], at(last));
+      if (ours == theirs) continue;
+      const int parts = parts_between(ours, theirs);
+      for (int part = 0; part < parts; ++part)
+        syncs.push_back({.payload = Payload::tied_gradients,
+                         .moment = Moment::after_gradient_sync,
+                         .layers = {layer, layer + 1},
+                         .devices = {device_of_part(ours, part, parts), device_of_part(theirs, part, parts)},
+                         .pipelines = {i, i},
+                         .stages = {first, last},
+                         .part = part,
+                         .parts = parts,
+                         .algorithm = pair_all_reduce,
+                         .bytes = bytes.tied_gradients(layer) / parts});
+    }
+  return syncs;
+}
+
+std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan) {
+  std::vector<StageLayers> held;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    held.emplace_back();
+    for (const Stage& stage : pipeline.stages) held.back().push_back(stage.layers);
+  }
+  std::vector<const StageLayers*> layers;
+  for (const StageLayers& it : held) layers.push_back(&it);
+
+  std::vector<Communication> syncs, gathers;
+  if (traits(plan.execution.gradient_sync).messages) {
+    const std::vector<GradientBucket> buckets = gradient_buckets(plan, layers, bytes.layers());
+    for (std::size_t number = buckets.size(); number-- > 0;)  // the last layers have their gradients first
+      for (Communication& it : gradient_syncs(bytes, plan, buckets[number])) {
+        if (traits(plan.execution.optimizer_sharding).optimizer)
+          gathers.push_back(parameter_gather(bytes, it, buckets[number].holds_first));
+        syncs.push_back(std::move(it));
+      }
+    const auto by_part = [](const Communication& a, const Communication& b) { return a.part < b.part; };
+    std::stable_sort(syncs.begin(), syncs.end(), by_part);
+    std::stable_sort(gathers.begin(), gathers.end(), by_part);
+  }
+  if (plan.execution.tied_embedding_sync)
+    for (Communication& it : tied_syncs(bytes, plan, layers)) syncs.push_back(std::move(it));
+  std::move(gathers.begin(), gathers.end(), std::back_inserter(syncs));
+  return syncs;
 }
 
 }  // namespace dtfm

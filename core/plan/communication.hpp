@@ -32,18 +32,19 @@ enum class Moment : unsigned char {
   after_update          // of all members
 };
 
-/// A communication among a few devices. One with a single member sends nothing.
+/// A communication among devices. One of a single device sends nothing.
 struct Communication {
   Payload payload = Payload::gradients;
   Moment moment = Moment::after_last_backward;
   Pass pass = Pass::backward;  // of before_pass and after_pass
-  std::pair<int, int> layers;
-  std::vector<int> devices;            // in the order of the collective
-  std::vector<int> pipelines, stages;  // [member]: what its device computes
-  int part = 0, parts = 1;             // of the data of its layers, which so many communications share
+  std::pair<int, int> layers = {};
+  std::vector<int> devices = {};                 // in the order of the collective
+  std::vector<int> pipelines = {}, stages = {};  // [member]: what its device computes
+  int part = 0, parts = 1;  // of the data of its layers, which so many communications divide
   GradientSync algorithm = GradientSync::ring;
   Collective collective = Collective::all_reduce;
-  double bytes = 0;       // uncompressed, of all members' data together after the collective
+  /// Uncompressed, that a member has before the communication, or after an all-gather.
+  double bytes = 0;
   int count = 1;          // of such communications one after another
   bool overlaps = false;  // members compute other layers meanwhile
 };
@@ -54,7 +55,9 @@ class LayerBytes {
   LayerBytes(const Job& job, const ExecutionConfig& execution);
 
   int layers() const { return static_cast<int>(tied_.size()); }
-  /// `with_first`: the members also hold the first layer, so that parameters tied to it count only there.
+  /// Parameters. `with_first`, here and below: the same devices hold the first layer, so that parameters tied
+  /// to it count only there.
+  double elements(std::pair<int, int> layers, bool with_first) const;
   double gradients(std::pair<int, int> layers, bool with_first) const {
     return elements(layers, with_first) * gradient_;
   }
@@ -66,8 +69,6 @@ class LayerBytes {
   double output(int layer) const { return output_[at(layer)]; }
 
  private:
-  double elements(std::pair<int, int> layers, bool with_first) const;
-
   std::vector<double> elements_;       // parameters of all layers before, [layer]
   std::vector<double> tied_, output_;  // [layer]
   double gradient_ = 0, weight_ = 0;   // bytes of an element
@@ -83,7 +84,37 @@ class LayerBytes {
 /// the embedding and of the head are not modelled. Activations inside a stage are not compressed.
 int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass);
 
-/// What the devices of each pipeline send each other. `plan` has the stages that are computed.
+// The following functions take plans with the stages that are computed (expand_virtual_stages).
+
+/// What the devices of a pipeline send each other.
 std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline);
+/// What the replicas of all layers send each other, in the order in which it begins, unless they partition
+/// gradients.
+std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan);
+
+// The estimate evaluates many plans, and takes parts of that list. There, the stages of `plan` may be those
+// of devices, and the layers of their virtual stages are given by pipeline.
+
+using StageLayers = std::vector<std::pair<int, int>>;
+
+/// Consecutive layers that lie in one stage of each pipeline, so that the same devices synchronize them.
+struct GradientBucket {
+  std::pair<int, int> layers;
+  std::vector<int> stages;  // [pipeline]: that holds them; no_index: none does
+  bool holds_first = true;  // the same devices hold the first layer
+};
+
+/// The buckets of all layers, ascending: as long as possible, or with `overlap` layer by layer.
+std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers,
+                                             int layer_count);
+/// The synchronization of a bucket, in as many parts as the largest of its stages has devices.
+std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
+                                          const GradientBucket& bucket);
+/// The all-gather of parameters that follows the update of a sharded optimizer, after a reduce-scatter.
+Communication parameter_gather(const LayerBytes& bytes, const Communication& reduce_scatter,
+                               bool holds_first);
+/// In every pipeline, the all-reduce of the gradients of what layers share with the first one, in parts.
+std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
+                                      std::span<const StageLayers* const> layers);
 
 }  // namespace dtfm

@@ -217,13 +217,14 @@ class ZeroGraph {
   std::vector<int> gather_parameters(int layer, Activity activity) {
     TaskLabel of = label(Activity::all_gather, layer);
     of.phase = activity == Activity::forward ? 0 : sharing_count() - 1;
-    return collective(before_last_, model_.parameter_bytes_of(layer), of);
+    return collective(before_last_, model_.bytes().parameters({layer, layer + 1}, true), of);
   }
 
   /// Compressing the gradients, and decompressing a device's own part, are computed before the collective.
   /// Devices with copies of a part then all-reduce it (PyTorch's HYBRID_SHARD).
   void reduce_scatter(int layer) {
-    const double bytes = model_.gradient_bytes(layer, true, are_compressed_),
+    const double ratio = are_compressed_ ? plan_.execution.compression.gradients : 1,
+                 bytes = model_.bytes().gradients({layer, layer + 1}, true) * ratio,
                  compress_s =
                      devices_.size() > 1 && are_compressed_ ? model_.gradient_compression_s(bytes) : 0;
     for (std::size_t i = 0; compress_s > 0 && i < devices_.size(); ++i) {
@@ -325,8 +326,7 @@ class ZeroGraph {
                                  : builder_.wait(0, done, of));
     }
     if (sharding_.parameters) return ends;
-    double bytes = 0;
-    for (int layer = 0; layer < model_.layers(); ++layer) bytes += model_.parameter_bytes_of(layer);
+    const double bytes = model_.bytes().parameters({0, model_.layers()}, true);
     std::vector<int> received = collective(ends, bytes, label(Activity::all_gather, no_index));
     received.insert(received.end(), ends.begin(), ends.end());
     return received;

@@ -64,9 +64,6 @@ class LoadModel {
   double backward_s(const Stage& stage, int layer) const;
   /// Seconds of `backward_s` that compute the gradients of the layer's parameters.
   double weight_gradient_s(const Stage& stage, int layer) const;
-  /// Bytes of one layer's gradients that are synchronized, compressed or not. `tied`: the device also holds
-  /// the first layer, so that parameters tied to it count only there.
-  double gradient_bytes(int layer, bool tied, bool compressed) const;
   /// Returns the compressed size of so many bytes of activations.
   double compressed_activations(double bytes) const { return bytes * execution_.compression.activations; }
   /// Returns whether activations and their gradients are compressed between these devices.
@@ -77,12 +74,6 @@ class LoadModel {
   bool is_compressed(std::span<const int> devices) const {
     return dtfm::is_compressed(topology_, execution_.compression, devices);
   }
-  /// Bytes of the gradients of what the layer shares with the first one.
-  double tied_gradient_bytes(int layer) const;
-  /// Bytes of one layer's parameters in the precision of the training, without those tied to the first layer.
-  double parameter_bytes_of(int layer) const;
-  /// Bytes of one layer's parameters that replicas of a sharded optimizer all-gather. `tied` as above.
-  double gathered_parameter_bytes(int layer, bool tied) const;
   /// Seconds to compress, or to decompress, activations of so many bytes uncompressed.
   double activation_compression_s(double bytes) const { return bytes * activation_compression_s_per_byte_; }
   /// Seconds to compress, or to decompress, gradients of so many bytes compressed.
@@ -92,7 +83,6 @@ class LoadModel {
 
  private:
   LayerTime time_of(const Stage& stage, int layer) const;
-  double uncompressed_gradient_bytes(int layer, bool tied) const;
   Layer layer_on_device(const Stage& stage, int layer) const;
   double input_bytes(const Stage& stage, int layer) const;
   double saved_activation_bytes(const Stage& stage) const;
