@@ -166,7 +166,45 @@ std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
   return syncs;
 }
 
+namespace {
+
+/// Of replicas that partition gradients, each a stage on a device: layer by layer, because no device has the
+/// memory to keep the gradients, or the parameters, of others until the last micro-batch. Devices with fewer
+/// micro-batches than others still take part in all collectives.
+std::vector<Communication> layer_communications(const LayerBytes& bytes, const Plan& plan) {
+  const OptimizerShardingTraits& sharding = traits(plan.execution.optimizer_sharding);
+  Communication all{.algorithm = plan.execution.gradient_sync, .overlaps = true};
+  for (int i = 0; at(i) < plan.pipelines.size(); ++i) {
+    all.devices.push_back(plan.pipelines[at(i)].stages.front().devices.front());
+    all.pipelines.push_back(i);
+    all.stages.push_back(0);
+  }
+  std::vector<Communication> result;
+  const auto add = [&](Payload payload, Moment moment, Pass pass, std::pair<int, int> layers) {
+    Communication& it = result.emplace_back(all);
+    it.payload = payload;
+    it.moment = moment;
+    it.pass = pass;
+    it.layers = layers;
+    const bool gathers = payload == Payload::parameters;
+    it.collective = gathers ? Collective::all_gather : Collective::reduce_scatter;
+    it.bytes = gathers ? bytes.parameters(layers, true) : bytes.gradients(layers, true);
+    it.overlaps = moment != Moment::after_update;
+  };
+  for (int layer = 0; layer < bytes.layers(); ++layer) {
+    for (const Pass pass : {Pass::forward, Pass::backward})
+      if (sharding.parameters) add(Payload::parameters, Moment::before_pass, pass, {layer, layer + 1});
+    add(Payload::gradients, Moment::after_pass, Pass::backward, {layer, layer + 1});
+  }
+  if (!sharding.parameters)
+    add(Payload::parameters, Moment::after_update, Pass::backward, {0, bytes.layers()});
+  return result;
+}
+
+}  // namespace
+
 std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan) {
+  if (traits(plan.execution.optimizer_sharding).gradients) return layer_communications(bytes, plan);
   std::vector<StageLayers> held;
   for (const Pipeline& pipeline : plan.pipelines) {
     held.emplace_back();

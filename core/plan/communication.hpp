@@ -88,8 +88,7 @@ int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass);
 
 /// What the devices of a pipeline send each other.
 std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline);
-/// What the replicas of all layers send each other, in the order in which it begins, unless they partition
-/// gradients.
+/// What the replicas of all layers send each other, in the order in which it begins.
 std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan);
 
 // The estimate evaluates many plans, and takes parts of that list. There, the stages of `plan` may be those

@@ -297,8 +297,7 @@ double computations_of(const Plan& plan) {
 
 double tasks_of(const Problem& problem, const Plan& plan) {
   if (!traits(plan.execution.optimizer_sharding).gradients) return computations_of(plan);
-  const int layers = layer_count(problem.job.model);
-  return computations_of(plan) * layers + zero_graph_messages(problem.topology, layers, plan);
+  return computations_of(plan) * layer_count(problem.job.model) + zero_graph_messages(problem, plan);
 }
 
 double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced) {
@@ -306,7 +305,7 @@ double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduce
   constexpr double per_computation = 450, per_message = 350;
   if (traits(plan.execution.optimizer_sharding).gradients)
     return computations_of(plan) * layer_count(problem.job.model) * per_computation +
-           zero_graph_messages(problem.topology, layer_count(problem.job.model), plan) * per_message;
+           zero_graph_messages(problem, plan) * per_message;
   Plan computed = expand_virtual_stages(plan);
   if (is_reduced) computed = reduce_by_symmetry(problem.topology, computed).plan;
   std::set<int> cuts;  // first layers of the ranges that are synchronized together

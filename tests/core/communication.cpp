@@ -76,27 +76,32 @@ TEST_CASE("the devices of a stage all-reduce the output of every layer twice per
   }
 }
 
-// arXiv 1910.02054, section 7: with P bytes of weights and G of gradients, n devices send per iteration
-// 2 (n − 1) G / n bytes, and with zero1 (n − 1) (G + P) / n.
+// arXiv 1910.02054, section 7: with P bytes of weights and G of gradients, n devices send per iteration of
+// one micro-batch 2 (n − 1) G / n bytes, (n − 1) (G + P) / n with zero1 and zero2, and (n − 1) (G + 2 P) / n
+// with zero3. zero2 repeats its reduce-scatters, and zero3 everything, for every micro-batch.
 TEST_CASE("replicas send the bytes stated in the ZeRO paper") {
   struct Case {
     OptimizerSharding sharding;
-    double gradients, parameters;
+    double gradients, parameters, repeated_gradients, repeated_parameters;
   };
-  for (const Case& it : {Case{OptimizerSharding::none, 2, 0}, Case{OptimizerSharding::zero1, 1, 1}})
+  for (const Case& it :
+       {Case{OptimizerSharding::none, 2, 0, 0, 0}, Case{OptimizerSharding::zero1, 1, 1, 0, 0},
+        Case{OptimizerSharding::zero2, 0, 1, 1, 0}, Case{OptimizerSharding::zero3, 0, 0, 1, 2}})
     for (const GradientSync sync : {GradientSync::ring, GradientSync::sharded_ps})
-      for (const int n : {2, 3, 8}) {
-        CAPTURE(it.sharding, sync, n);
-        Job job = chain_job(4, 1e6, 0);
-        job.training.optimizer = Optimizer::adam_18;  // gradients in fp32
-        job.execution.gradient_sync = sync;
-        job.execution.optimizer_sharding = it.sharding;
-        const double g = 4 * 1e6 * 4, p = 4 * 1e6 * 2;
-        const auto sent = sent_bytes(communications_of(job, plan_of(job, 1, n, 2)), 1);
-        REQUIRE(sent.size() == at(n));
-        for (const auto& [device, bytes] : sent)
-          CHECK(bytes == Approx((n - 1.0) / n * (it.gradients * g + it.parameters * p)));
-      }
+      for (const int n : {2, 3, 8})
+        for (const int micro_batches : {1, 3}) {
+          CAPTURE(it.sharding, sync, n, micro_batches);
+          Job job = chain_job(4, 1e6, 0);
+          job.training.optimizer = Optimizer::adam_18;  // gradients in fp32
+          job.execution.gradient_sync = sync;
+          job.execution.optimizer_sharding = it.sharding;
+          const double g = 4 * 1e6 * 4, p = 4 * 1e6 * 2, m = micro_batches;
+          const auto sent = sent_bytes(communications_of(job, plan_of(job, 1, n, 2)), micro_batches);
+          REQUIRE(sent.size() == at(n));
+          for (const auto& [device, bytes] : sent)
+            CHECK(bytes == Approx((n - 1.0) / n * ((it.gradients + m * it.repeated_gradients) * g +
+                                                   (it.parameters + m * it.repeated_parameters) * p)));
+        }
 }
 
 TEST_CASE("layers between two cuts of any pipeline are synchronized together, the last ones first") {
