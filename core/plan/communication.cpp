@@ -30,7 +30,8 @@ int stage_with(const StageLayers& layers, int layer) {
 
 }  // namespace
 
-LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution) {
+LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
+    : divides_messages_(divides_messages(job.parallelism)) {
   const ParameterBytes bytes = parameter_bytes(job.training);
   gradient_ = bytes.synced;
   weight_ = bytes.weights;
@@ -53,6 +54,33 @@ int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass) {
   return pass == Pass::backward && traits(execution.recomputation).repeats_all_reduces ? 4 : 2;
 }
 
+namespace {
+
+/// The messages from a stage to the next one, or to the one before.
+void add_messages(const LayerBytes& bytes, const Plan& plan, int pipeline, int from, int to,
+                  std::vector<Communication>& result) {
+  const std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
+  const std::vector<int>&senders = stages[at(from)].devices, &receivers = stages[at(to)].devices;
+  const int last_layer = std::max(0, stages[at(std::min(from, to))].layers.second - 1),
+            parts = parts_between(senders, receivers);
+  for (int part = 0; part < parts; ++part)
+    result.push_back({.payload = Payload::activations,
+                      .moment = Moment::after_pass,
+                      .pass = from < to ? Pass::forward : Pass::backward,
+                      .layers = stages[at(from)].layers,
+                      .devices = {device_of_part(senders, part, parts),
+                                  device_of_part(receivers, part, parts)},
+                      .pipelines = {pipeline, pipeline},
+                      .stages = {from, to},
+                      .part = part,
+                      .parts = parts,
+                      .collective = Collective::send,
+                      .bytes = bytes.message(last_layer, parts),
+                      .overlaps = true});
+}
+
+}  // namespace
+
 std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline) {
   std::vector<Communication> result;
   const std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
@@ -70,6 +98,8 @@ std::vector<Communication> pipeline_communications(const LayerBytes& bytes, cons
                           .algorithm = tensor_all_reduce,
                           .bytes = bytes.output(layer),
                           .count = all_reduces_per_layer(plan.execution, pass)});
+    if (at(stage) + 1 < stages.size()) add_messages(bytes, plan, pipeline, stage, stage + 1, result);
+    if (stage > 0) add_messages(bytes, plan, pipeline, stage, stage - 1, result);
   }
   return result;
 }

@@ -15,6 +15,7 @@
 namespace dtfm {
 
 enum class Payload : unsigned char {
+  activations,     // over a boundary between stages, or their gradients if a backward pass sends them
   partial_sums,    // of activations or their gradients, which the devices of a stage add up
   gradients,       // of parameters
   tied_gradients,  // of the parameters that a layer shares with the first one
@@ -67,11 +68,14 @@ class LayerBytes {
   double tied_gradients(int layer) const { return tied_[at(layer)] * gradient_; }
   /// What a layer computes for a micro-batch. Its gradients have as many bytes.
   double output(int layer) const { return output_[at(layer)]; }
+  /// A message of a micro-batch over the boundary after a layer, which is sent in so many.
+  double message(int layer, int parts) const { return output(layer) / (divides_messages_ ? parts : 1); }
 
  private:
   std::vector<double> elements_;       // parameters of all layers before, [layer]
   std::vector<double> tied_, output_;  // [layer]
   double gradient_ = 0, weight_ = 0;   // bytes of an element
+  bool divides_messages_ = true;
 };
 
 /// The all-reduces of a tensor-parallel stage.

@@ -38,6 +38,10 @@ std::map<int, double> sent_bytes(const std::vector<Communication>& all, int micr
   for (const Communication& it : all) {
     const bool is_repeated = it.moment == Moment::before_pass || it.moment == Moment::after_pass;
     const double times = it.count * (is_repeated ? micro_batches : 1);
+    if (it.collective == Collective::send) {
+      bytes[it.devices[0]] += times * it.bytes;
+      continue;
+    }
     std::vector<CollectiveMember> members;
     for (const int device : it.devices) members.push_back({.host = device});
     const CollectiveMessages list = collective_messages(it.algorithm, members, {it.collective});
@@ -72,7 +76,27 @@ TEST_CASE("the devices of a stage all-reduce the output of every layer twice per
     const Plan plan = tensor_plan(job, 1, {4, 4, 4});
     const auto sent = sent_bytes(pipeline_communications(LayerBytes(job, job.execution), plan, 0), 7);
     REQUIRE(sent.size() == 12);
-    for (const auto& [device, bytes] : sent) CHECK(bytes == Approx(7 * 5e6 * count * 2 * 3.0 / 4));
+    // The stages in the middle also send activations and their gradients, the others one of them.
+    for (const auto& [device, bytes] : sent)
+      CHECK(bytes == Approx(7 * 5e6 * (count * 2 * 3.0 / 4 + (device / 4 == 1 ? 2 : 1) / 4.0)));
+  }
+}
+
+// Of S bytes, each of t devices sends S / t (arXiv 2205.05198), or all without sequence parallelism. From 2
+// to 4 devices there are 4 messages (core/plan/shards.hpp).
+TEST_CASE("a boundary is sent in as many messages as the larger stage has devices") {
+  for (const bool divides : {true, false}) {
+    Job job = chain_job(2, 1e6, 1e6);
+    job.parallelism.sequence_parallel = divides;
+    const Plan plan = tensor_plan(job, 2, {2, 4});
+    std::map<Pass, std::vector<std::vector<int>>> pairs;
+    for (const Communication& it : pipeline_communications(LayerBytes(job, job.execution), plan, 1)) {
+      if (it.payload != Payload::activations) continue;
+      CHECK(it.bytes == 1e6 / (divides ? 4 : 1));
+      pairs[it.pass].push_back(it.devices);
+    }
+    CHECK(pairs[Pass::forward] == std::vector<std::vector<int>>{{6, 8}, {6, 9}, {7, 10}, {7, 11}});
+    CHECK(pairs[Pass::backward] == std::vector<std::vector<int>>{{8, 6}, {9, 6}, {10, 7}, {11, 7}});
   }
 }
 
