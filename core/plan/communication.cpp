@@ -5,7 +5,6 @@
 
 #include "core/plan/model_state.hpp"
 #include "core/plan/shards.hpp"
-#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm {
 namespace {
@@ -35,19 +34,12 @@ LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
   const ParameterBytes bytes = parameter_bytes(job.training);
   gradient_ = bytes.synced;
   weight_ = bytes.weights;
-  elements_ = {0};
+  elements_ = tied_ = {0};
   for (const Layer& layer : layer_chain(job)) {
     elements_.push_back(elements_.back() + layer.parameters);
-    tied_.push_back(layer.tied_parameters);
+    tied_.push_back(tied_.back() + layer.tied_parameters);
     output_.push_back(layer.output.value() * execution.micro_batch);
   }
-}
-
-double LayerBytes::elements(std::pair<int, int> layers, bool with_first) const {
-  double sum = elements_[at(layers.second)] - elements_[at(layers.first)];
-  if (with_first)
-    for (int layer = layers.first; layer < layers.second; ++layer) sum -= tied_[at(layer)];
-  return sum;
 }
 
 int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass) {
@@ -104,30 +96,34 @@ std::vector<Communication> pipeline_communications(const LayerBytes& bytes, cons
   return result;
 }
 
-std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers,
-                                             int layer_count) {
-  std::vector<GradientBucket> buckets;
-  std::vector<int> next(layers.size());  // [pipeline]: its first stage with layers from `layer` on
-  std::vector<int> stages(layers.size());
+void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers, int layer_count,
+                           std::vector<GradientBucket>& buckets) {
+  std::size_t count = 0;
+  std::vector<std::size_t> next(layers.size());  // [pipeline]: its first stage with layers from `layer` on
   for (int layer = 0; layer < layer_count;) {
+    if (count == buckets.size()) buckets.emplace_back();
+    GradientBucket& it = buckets[count];
+    it.stages.resize(layers.size());
     int end = plan.execution.overlap ? layer + 1 : layer_count;
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const StageLayers& its = *layers[i];
-      while (at(next[i]) < its.size() && its[at(next[i])].second <= layer) ++next[i];
-      const bool exists = at(next[i]) < its.size(), holds = exists && its[at(next[i])].first <= layer;
-      stages[i] = holds ? next[i] : no_index;
-      if (exists) end = std::min(end, holds ? its[at(next[i])].second : its[at(next[i])].first);
+      std::size_t& stage = next[i];
+      while (stage < its.size() && its[stage].second <= layer) ++stage;
+      const bool exists = stage < its.size(), holds = exists && its[stage].first <= layer;
+      it.stages[i] = holds ? static_cast<int>(stage) : no_index;
+      if (exists) end = std::min(end, holds ? its[stage].second : its[stage].first);
     }
-    if (!plan.execution.overlap && !buckets.empty() &&
-        have_same_devices(plan, buckets.back().stages, stages))
-      buckets.back().layers.second = end;
-    else
-      buckets.push_back({{layer, end}, stages});
+    if (!plan.execution.overlap && count > 0 &&
+        have_same_devices(plan, buckets[count - 1].stages, it.stages)) {
+      buckets[count - 1].layers.second = end;
+    } else {
+      it.layers = {layer, end};
+      it.holds_first = have_same_devices(plan, it.stages, buckets.front().stages);
+      ++count;
+    }
     layer = end;
   }
-  for (GradientBucket& it : buckets)
-    it.holds_first = have_same_devices(plan, it.stages, buckets.front().stages);
-  return buckets;
+  buckets.resize(count);
 }
 
 std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
@@ -139,22 +135,27 @@ std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& p
                      .algorithm = plan.execution.gradient_sync,
                      .collective = is_sharded ? Collective::reduce_scatter : Collective::all_reduce,
                      .overlaps = plan.execution.overlap};
-  std::vector<const std::vector<int>*> holders;
-  for (int i = 0; at(i) < bucket.stages.size(); ++i) {
-    const int stage = bucket.stages[at(i)];
-    if (stage == no_index) continue;
-    sync.pipelines.push_back(i);
-    sync.stages.push_back(stage);
-    holders.push_back(&devices_of(plan.pipelines[at(i)], at(stage)));
-    sync.parts = std::max(sync.parts, static_cast<int>(holders.back()->size()));
+  const std::size_t count = bucket.stages.size();
+  sync.devices.reserve(count);
+  sync.pipelines.reserve(count);
+  sync.stages.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (bucket.stages[i] == no_index) continue;
+    sync.pipelines.push_back(static_cast<int>(i));
+    sync.stages.push_back(bucket.stages[i]);
+    const std::size_t degree = devices_of(plan.pipelines[i], at(bucket.stages[i])).size();
+    sync.parts = std::max(sync.parts, static_cast<int>(degree));
   }
   sync.bytes = bytes.gradients(bucket.layers, bucket.holds_first) / sync.parts;
   std::vector<Communication> syncs;
-  for (; sync.part < sync.parts; ++sync.part) {
-    sync.devices.clear();
-    for (const std::vector<int>* devices : holders)
-      sync.devices.push_back(device_of_part(*devices, sync.part, sync.parts));
-    syncs.push_back(sync);
+  syncs.reserve(at(sync.parts));
+  for (int part = 1; part < sync.parts; ++part) syncs.push_back(sync);
+  syncs.push_back(std::move(sync));
+  for (std::size_t part = 0; part < syncs.size(); ++part) {
+    Communication& it = syncs[part];
+    it.part = static_cast<int>(part);
+    for (std::size_t i = 0; i < it.stages.size(); ++i)
+      it.devices.push_back(device_of_part(stage_devices(plan, it, i), it.part, it.parts));
   }
   return syncs;
 }
@@ -173,6 +174,7 @@ Communication parameter_gather(const LayerBytes& bytes, const Communication& red
 std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
                                       std::span<const StageLayers* const> layers) {
   std::vector<Communication> syncs;
+  syncs.reserve(layers.size());
   for (int layer = 1; layer < bytes.layers(); ++layer)
     for (int i = 0; bytes.tied_gradients(layer) > 0 && at(i) < layers.size(); ++i) {
       const int first = stage_with(*layers[at(i)], 0), last = stage_with(*layers[at(i)], layer);
@@ -245,7 +247,8 @@ std::vector<Communication> replica_communications(const LayerBytes& bytes, const
 
   std::vector<Communication> syncs, gathers;
   if (traits(plan.execution.gradient_sync).messages) {
-    const std::vector<GradientBucket> buckets = gradient_buckets(plan, layers, bytes.layers());
+    std::vector<GradientBucket> buckets;
+    find_gradient_buckets(plan, layers, bytes.layers(), buckets);
     for (std::size_t number = buckets.size(); number-- > 0;)  // the last layers have their gradients first
       for (Communication& it : gradient_syncs(bytes, plan, buckets[number])) {
         if (traits(plan.execution.optimizer_sharding).optimizer)

@@ -11,6 +11,7 @@
 #include "core/collectives/collective.hpp"
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm {
 
@@ -50,31 +51,42 @@ struct Communication {
   bool overlaps = false;  // members compute other layers meanwhile
 };
 
+/// The devices of the stage of a member.
+inline const std::vector<int>& stage_devices(const Plan& plan, const Communication& it, std::size_t member) {
+  return devices_of(plan.pipelines[at(it.pipelines[member])], at(it.stages[member]));
+}
+
 /// Bytes of what layers [first, second) communicate, uncompressed, of all parts together.
 class LayerBytes {
  public:
   LayerBytes(const Job& job, const ExecutionConfig& execution);
 
-  int layers() const { return static_cast<int>(tied_.size()); }
+  int layers() const { return static_cast<int>(output_.size()); }
   /// Parameters. `with_first`, here and below: the same devices hold the first layer, so that parameters tied
   /// to it count only there.
-  double elements(std::pair<int, int> layers, bool with_first) const;
+  double elements(std::pair<int, int> layers, bool with_first) const {
+    return between(elements_, layers) - (with_first ? between(tied_, layers) : 0);
+  }
   double gradients(std::pair<int, int> layers, bool with_first) const {
     return elements(layers, with_first) * gradient_;
   }
   double parameters(std::pair<int, int> layers, bool with_first) const {
     return elements(layers, with_first) * weight_;
   }
-  double tied_gradients(int layer) const { return tied_[at(layer)] * gradient_; }
+  double tied_gradients(int layer) const { return between(tied_, {layer, layer + 1}) * gradient_; }
   /// What a layer computes for a micro-batch. Its gradients have as many bytes.
   double output(int layer) const { return output_[at(layer)]; }
   /// A message of a micro-batch over the boundary after a layer, which is sent in so many.
   double message(int layer, int parts) const { return output(layer) / (divides_messages_ ? parts : 1); }
 
  private:
-  std::vector<double> elements_;       // parameters of all layers before, [layer]
-  std::vector<double> tied_, output_;  // [layer]
-  double gradient_ = 0, weight_ = 0;   // bytes of an element
+  static double between(const std::vector<double>& before, std::pair<int, int> layers) {
+    return before[at(layers.second)] - before[at(layers.first)];
+  }
+
+  std::vector<double> elements_, tied_;  // of all layers before, [layer]
+  std::vector<double> output_;           // [layer]
+  double gradient_ = 0, weight_ = 0;     // bytes of an element
   bool divides_messages_ = true;
 };
 
@@ -90,9 +102,12 @@ int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass);
 
 // The following functions take plans with the stages that are computed (expand_virtual_stages).
 
-/// What the devices of a pipeline send each other.
+/// What the devices of a pipeline send each other in every micro-batch, stage by stage. Also the all-reduces
+/// that profiled layer times contain (LayerTimes::includes_all_reduces).
 std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline);
-/// What the replicas of all layers send each other, in the order in which it begins.
+/// What replicas send each other, and the copies of tied parameters, in the order in which it begins.
+/// Replicas that partition gradients must each be a stage on a device (check_optimizer_sharding); what they
+/// send is ordered by layer.
 std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan);
 
 // The estimate evaluates many plans, and takes parts of that list. There, the stages of `plan` may be those
@@ -107,9 +122,10 @@ struct GradientBucket {
   bool holds_first = true;  // the same devices hold the first layer
 };
 
-/// The buckets of all layers, ascending: as long as possible, or with `overlap` layer by layer.
-std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers,
-                                             int layer_count);
+/// Sets the buckets of all layers, ascending: as long as possible, or with `overlap` layer by layer. Reuses
+/// the memory of those before.
+void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers, int layer_count,
+                           std::vector<GradientBucket>& buckets);
 /// The synchronization of a bucket, in as many parts as the largest of its stages has devices.
 std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
                                           const GradientBucket& bucket);

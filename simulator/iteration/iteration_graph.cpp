@@ -224,8 +224,7 @@ class IterationGraph {
   int label_of(const Communication& it) const {
     if (it.payload == Payload::tied_gradients) return it.parts > 1 ? it.part : no_index;
     for (std::size_t i = 0; i < it.stages.size(); ++i)
-      if (plan_.pipelines[at(it.pipelines[i])].stages[at(it.stages[i])].devices.size() < at(it.parts))
-        return it.part;
+      if (stage_devices(plan_, it, i).size() < at(it.parts)) return it.part;
     return no_index;
   }
 

@@ -13,38 +13,41 @@
 namespace dtfm::cost {
 namespace {
 
-/// The members of a communication, which send `ratio` of its bytes.
-ReplicaGroup replica_group(const IterationModel& model, const Plan& plan, const Communication& it,
-                           double ratio) {
-  ReplicaGroup group{it.devices, {}, it.bytes * ratio / model.problem.constants.sync_efficiency};
-  for (std::size_t i = 0; i < it.devices.size(); ++i) {
-    const std::size_t degree = devices_of(plan.pipelines[at(it.pipelines[i])], at(it.stages[i])).size();
-    group.parts.push_back(it.parts / static_cast<int>(degree));
-  }
+/// The members of a communication, whose devices it takes. They send `ratio` of its bytes.
+ReplicaGroup replica_group(const IterationModel& model, const Plan& plan, Communication& it, double ratio) {
+  ReplicaGroup group{{}, {}, it.bytes * ratio / model.problem.constants.sync_efficiency};
+  group.parts.reserve(it.devices.size());
+  for (std::size_t i = 0; i < it.devices.size(); ++i)
+    group.parts.push_back(it.parts / static_cast<int>(stage_devices(plan, it, i).size()));
+  group.devices = std::move(it.devices);
   return group;
 }
 
-/// The replicas of the parts of a bucket. Parts whose devices are interchangeable form one group.
+/// The replicas of the parts of a bucket, whose devices it takes. Parts whose devices are interchangeable
+/// form one group.
 std::vector<ReplicaGroup> replica_groups(const IterationModel& model, const Plan& plan,
-                                         const std::vector<Communication>& parts) {
+                                         std::vector<Communication>& parts) {
   const Problem& problem = model.problem;
+  const Compression& compression = problem.job.execution.compression;
   // By the kinds and hosts of the devices, and compression.
   std::map<std::pair<std::vector<int>, bool>, std::size_t> known;
   std::vector<ReplicaGroup> groups;
-  for (const Communication& it : parts) {
-    std::vector<int> kinds;
-    for (const int device : it.devices) {
-      kinds.push_back(model.network.kind(device));
-      kinds.push_back(problem.topology->devices[at(device)].host);
-    }
-    const Compression& compression = problem.job.execution.compression;
+  groups.reserve(parts.size());
+  for (Communication& it : parts) {
     const bool compressed = is_compressed(problem.topology, compression, it.devices);
-    ReplicaGroup group = replica_group(model, plan, it, compressed ? compression.gradients : 1);
-    const auto [position, is_new] = known.emplace(std::pair(std::move(kinds), compressed), groups.size());
-    if (is_new)
-      groups.push_back(std::move(group));
-    else
-      ++groups[position->second].count;
+    if (parts.size() > 1) {
+      std::vector<int> kinds;
+      for (const int device : it.devices) {
+        kinds.push_back(model.network.kind(device));
+        kinds.push_back(problem.topology->devices[at(device)].host);
+      }
+      const auto [position, is_new] = known.emplace(std::pair(std::move(kinds), compressed), groups.size());
+      if (!is_new) {
+        ++groups[position->second].count;
+        continue;
+      }
+    }
+    groups.push_back(replica_group(model, plan, it, compressed ? compression.gradients : 1));
   }
   return groups;
 }
@@ -141,7 +144,7 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
   key_.assign({bucket.layers.first, bucket.layers.second});
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     const std::vector<int>& devices = devices_of(plan.pipelines[i], at(bucket.stages[i]));
-    key_.insert(key_.end(), devices.begin(), devices.end());
+    for (const int device : devices) key_.push_back(device);
     key_.push_back(no_index);
   }
   key_.push_back(bucket.holds_first ? 1 : 0);
@@ -149,7 +152,7 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
   const auto matches = [&](const SyncEntry& it) { return it.key == key_; };
   SyncEntry& entry = select_version(syncs_[number], matches);
   if (matches(entry)) return entry;
-  const std::vector<Communication> parts = gradient_syncs(model_.stages.bytes(), plan, bucket);
+  std::vector<Communication> parts = gradient_syncs(model_.stages.bytes(), plan, bucket);
   std::vector<ReplicaGroup> groups = replica_groups(model_, plan, parts);
   const Problem& problem = model_.problem;
   if (model_.sharding.optimizer)
@@ -174,13 +177,15 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
 
 /// No synchronization ends before all stages of its bucket have the gradients.
 void IterationEstimator::find_buckets(const Plan& plan) {
-  buckets_.clear();
   ready_s_.clear();
   sync_ends_s_.clear();
   layers_.clear();
   for (const PipelineCost* cost : costs_) layers_.push_back(&cost->layers);
-  if (costs_.size() < 2) return;
-  buckets_ = gradient_buckets(plan, layers_, model_.stages.layers());
+  if (costs_.size() < 2) {
+    buckets_.clear();
+    return;
+  }
+  find_gradient_buckets(plan, layers_, model_.stages.layers(), buckets_);
   for (const GradientBucket& bucket : buckets_) {
     double latest_s = 0;
     for (std::size_t i = 0; i < costs_.size(); ++i) {
@@ -287,9 +292,9 @@ double IterationEstimator::synchronized_s(const Plan& plan, std::size_t pipeline
 /// Every pipeline synchronizes its copies when both of its stages are ready. A link carries one pipeline
 /// after the other.
 void IterationEstimator::synchronize_tied(const Plan& plan) {
-  const std::vector<Communication> syncs = tied_syncs(model_.stages.bytes(), plan, layers_);
+  std::vector<Communication> syncs = tied_syncs(model_.stages.bytes(), plan, layers_);
   for (std::size_t first = 0; first < syncs.size(); first += at(syncs[first].parts)) {
-    const Communication& it = syncs[first];  // and its other parts
+    Communication& it = syncs[first];  // and its other parts
     const std::size_t i = at(it.pipelines.front());
     const double start_s = std::max(synchronized_s(plan, i, it.stages[0], 0),
                                     synchronized_s(plan, i, it.stages[1], it.layers.first));
@@ -304,10 +309,11 @@ void IterationEstimator::synchronize_tied(const Plan& plan) {
 }
 
 /// Duration of an all-reduce between the stages of a pipeline that share parameters, in `parts`.
-double IterationEstimator::tied_sync_s(const Plan& plan, std::span<const Communication> parts,
+double IterationEstimator::tied_sync_s(const Plan& plan, std::span<Communication> parts,
                                        double start_s) {
   std::vector<ReplicaGroup> groups;
-  for (const Communication& it : parts) groups.push_back(replica_group(model_, plan, it, 1));
+  groups.reserve(parts.size());
+  for (Communication& it : parts) groups.push_back(replica_group(model_, plan, it, 1));
   const SyncTime time =
       gradient_sync_time(parts.front().algorithm, model_.problem.topology, model_.network, groups);
   estimate_.egress_usd += time.egress_usd;

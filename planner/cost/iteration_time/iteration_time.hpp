@@ -116,7 +116,7 @@ class IterationEstimator {
   void synchronize_tied(const Plan& plan);
   void gather_parameters(const Plan& plan);
   void estimate_partitioned_gradients(const Plan& plan);
-  double tied_sync_s(const Plan& plan, std::span<const Communication> parts, double start_s);
+  double tied_sync_s(const Plan& plan, std::span<Communication> parts, double start_s);
   double synchronized_s(const Plan& plan, std::size_t pipeline, int virtual_stage, int layer) const;
   void set_totals();
 
