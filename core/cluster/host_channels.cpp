@@ -1,6 +1,7 @@
 #include "core/cluster/host_channels.hpp"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "core/base/index.hpp"
@@ -43,6 +44,27 @@ std::vector<std::pair<int, int>> HostChannels::between(int from, int to) const {
 
 std::vector<std::pair<int, int>> HostChannels::next_in_ring(std::size_t position) const {
   return between(devices_[order_[position]], devices_[order_[(position + 1) % order_.size()]]);
+}
+
+std::vector<std::vector<RingHop>> parallel_rings(const Topology& topology, std::span<const int> devices) {
+  const std::size_t count = devices.size();
+  const auto host = [&](std::size_t i) { return topology.devices[at(devices[i])].host; };
+  std::size_t on_host = 1;
+  while (on_host < count && host(on_host) == host(0)) ++on_host;
+  bool is_uniform = on_host > 1 && on_host < count && count % on_host == 0;
+  std::set<int> hosts;
+  for (std::size_t i = 0; is_uniform && i < count; ++i)
+    is_uniform = host(i) == host(i - i % on_host) && (i % on_host > 0 || hosts.insert(host(i)).second);
+  std::vector<std::vector<RingHop>> hops(count);
+  const double across = 1 / static_cast<double>(on_host);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t first = i - i % on_host, next = (i + 1) % on_host;
+    if (is_uniform)
+      hops[i] = {{first + next, 1 - across}, {(first + on_host) % count + next, across}};
+    else
+      hops[i] = {{(i + 1) % count, 1}};
+  }
+  return hops;
 }
 
 }  // namespace dtfm

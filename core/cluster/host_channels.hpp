@@ -38,4 +38,16 @@ class HostChannels {
   std::vector<std::size_t> order_;
 };
 
+/// A device's successor in one or several rings, and the share of the data that it is sent.
+struct RingHop {
+  std::size_t to = 0;  // index of the device
+  double share = 1;
+};
+
+/// The hops of each device in rings through all of them, by which NCCL reduce-scatters and all-gathers: one
+/// ring in their order; or, with g consecutive devices on each of several hosts, g rings with 1 / g of the
+/// data each. Every ring enters the hosts at a different device and leaves them at the device before it. The
+/// g − 1 rings in which a device's successor is on the same host are merged into one hop.
+std::vector<std::vector<RingHop>> parallel_rings(const Topology& topology, std::span<const int> devices);
+
 }  // namespace dtfm

@@ -22,7 +22,7 @@ static_assert(has_row_for_each(gradient_syncs, GradientSync::none));
 
 }  // namespace
 
-const GradientSync pair_all_reduce = GradientSync::ring;
+const GradientSync pair_all_reduce = GradientSync::ring, tensor_all_reduce = GradientSync::ring;
 
 std::span<const GradientSyncTraits> gradient_sync_table() {
   return gradient_syncs;

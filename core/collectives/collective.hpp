@@ -19,12 +19,13 @@ enum class GradientSync : unsigned char {
   none,  // every replica updates with its own gradients
 };
 
-/// The all-reduce between two stages of a pipeline that share parameters (tied embeddings).
-extern const GradientSync pair_all_reduce;
+/// The all-reduces between two stages of a pipeline that share parameters (tied embeddings), and between the
+/// devices of a stage.
+extern const GradientSync pair_all_reduce, tensor_all_reduce;
 
-/// What a group does. A reduce-scatter leaves each of n members with the sum of one part of their data; an
+/// What a group does. Sending is a message from the first member to the second. A reduce-scatter leaves each of n members with the sum of one part of their data; an
 /// all-gather sends one part of the data from each member to all. An all-reduce is both.
-enum class Collective : unsigned char { all_reduce, reduce_scatter, all_gather };
+enum class Collective : unsigned char { all_reduce, reduce_scatter, all_gather, send };
 
 /// A device, or several interchangeable ones.
 struct CollectiveMember {

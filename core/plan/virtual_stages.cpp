@@ -1,5 +1,7 @@
 #include "core/plan/virtual_stages.hpp"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
@@ -26,6 +28,17 @@ std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, 
       next = layer_ranges.back().second;
     }
   return layer_ranges;
+}
+
+Plan expand_virtual_stages(const Plan& plan) {
+  if (!traits(plan.execution.schedule).has_chunks) return plan;
+  Plan result = plan;
+  for (Pipeline& pipeline : result.pipelines) {
+    const Pipeline whole = std::exchange(pipeline, {pipeline.micro_batches, {}});
+    for (const auto& layers : virtual_stage_layers(whole, plan.execution.chunks.value_or(1)))
+      pipeline.stages.push_back({layers, devices_of(whole, pipeline.stages.size())});
+  }
+  return result;
 }
 
 std::vector<std::vector<std::pair<int, int>>> layers_by_stage(const Pipeline& pipeline, int chunks) {

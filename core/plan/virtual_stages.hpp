@@ -4,6 +4,7 @@
 // stages determines which layers these are.
 #pragma once
 
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,16 @@ int stage_chunks(const Job& job);
 /// stages, element i is part i / stages of stage i % stages. Throws Error if a stage has fewer layers than
 /// chunks.
 std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, int chunks);
+
+/// The devices of a virtual stage.
+inline const std::vector<int>& devices_of(const Pipeline& pipeline, std::size_t virtual_stage) {
+  return pipeline.stages[virtual_stage % pipeline.stages.size()].devices;
+}
+
+/// Returns `plan` with the stages that are actually computed: under schedule `interleaved` its virtual
+/// stages, otherwise `plan` itself. The layers of each device are cut into `chunks` parts, and part c of
+/// device d of p is stage c · p + d. Throws Error if a device has fewer layers than chunks.
+Plan expand_virtual_stages(const Plan& plan);
 
 /// The same layers by stage of the plan: one range per chunk, in order. Throws Error in the same cases.
 std::vector<std::vector<std::pair<int, int>>> layers_by_stage(const Pipeline& pipeline, int chunks);

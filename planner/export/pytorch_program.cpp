@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/plan/communication.hpp"
 #include "core/plan/compression.hpp"
 #include "core/base/index.hpp"
 #include "core/schedule/schedule.hpp"
 #include "core/plan/sharing_replicas.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "core/io/writers/plan_json.hpp"
 #include "core/plan/target.hpp"
@@ -21,12 +22,6 @@ namespace dtfm::exporter {
 namespace {
 
 using nlohmann::ordered_json;
-
-/// Layers whose gradients are synchronized together, and the ranks that hold them, by pipeline.
-struct SyncedLayers {
-  std::pair<int, int> layers;
-  std::vector<int> ranks;
-};
 
 /// "F0 F1 B0 B1", "F0/0 F0/1 …" with several chunks.
 std::string format_order(const std::vector<Operation>& order, bool has_chunks) {
@@ -74,6 +69,13 @@ class ProgramWriter {
   explicit ProgramWriter(const ExportBundle& bundle)
       : bundle_(bundle), execution_(bundle.job.execution), layers_(layer_count(bundle.job.model)) {
     rank_of_.assign(bundle.plan.pipelines.size(), std::vector<int>(at(layers_)));
+    Plan plan = bundle.plan;
+    plan.execution = execution_;
+    communications_ =
+        replica_communications(LayerBytes(bundle.job, execution_), expand_virtual_stages(plan));
+    rank_of_device_.resize(bundle.locations.size());
+    for (int rank = 0; rank < bundle.world_size(); ++rank)
+      rank_of_device_[at(assignment(rank).device)] = rank;
     for (int rank = 0; rank < bundle.world_size(); ++rank)
       for (const auto& [first, last] : assignment(rank).layers)
         for (int layer = first; layer < last; ++layer)
@@ -212,19 +214,10 @@ class ProgramWriter {
             {"chunks", chunks}};
   }
 
-  /// As the simulator groups them (IterationGraph::groups): neighbouring layers with the same holders
-  /// together, unless synchronization overlaps, and later layers first.
-  std::vector<SyncedLayers> synced_layers() const {
-    std::vector<SyncedLayers> groups;
-    for (int layer = layers_ - 1; layer >= 0; --layer) {
-      std::vector<int> ranks;
-      for (const std::vector<int>& of_pipeline : rank_of_) ranks.push_back(of_pipeline[at(layer)]);
-      if (!groups.empty() && !execution_.overlap && groups.back().ranks == ranks)
-        groups.back().layers.first = layer;
-      else
-        groups.push_back({{layer, layer + 1}, std::move(ranks)});
-    }
-    return groups;
+  std::vector<int> ranks_of(const Communication& it) const {
+    std::vector<int> ranks;
+    for (const int device : it.devices) ranks.push_back(rank_of_device_[at(device)]);
+    return ranks;
   }
 
   std::vector<CollectiveMember> members(const std::vector<int>& ranks) const {
@@ -262,15 +255,16 @@ class ProgramWriter {
     const int site_shards = is_sharded && traits(execution_.gradient_sync).shares_by_site()
                                 ? sharing_replicas(topology_with_sites(), plan_on_topology(bundle_))
                                 : 0;
-    for (const auto& [layers, ranks] : synced_layers()) {
-      ordered_json group = {{"layers", {layers.first, layers.second}},
+    for (const Communication& it : communications_) {
+      if (it.payload != Payload::gradients) continue;
+      const std::vector<int> ranks = ranks_of(it);
+      ordered_json group = {{"layers", {it.layers.first, it.layers.second}},
                             {"ranks", ranks},
-                            {"compress", is_compressed_among(ranks) && !holds_sharded_tied_copy(layers)
+                            {"compress", is_compressed_among(ranks) && !holds_sharded_tied_copy(it.layers)
                                              ? ordered_json(name_of(*execution_.compression.gradient_preset))
                                              : ordered_json(nullptr)}};
-      const auto add = [&, &group_ranks = ranks](const char* key, Collective collective) {
-        group[key] =
-            collective_number(execution_.gradient_sync, members(group_ranks), {collective, site_shards});
+      const auto add = [&](const char* key, Collective collective) {
+        group[key] = collective_number(it.algorithm, members(ranks), {collective, site_shards});
       };
       if (is_sharded) {
         add("reduce_scatter", Collective::reduce_scatter);
@@ -293,11 +287,8 @@ class ProgramWriter {
   /// In every pipeline, the ranks of the first and of the last layer if they share a matrix.
   ordered_json tied_groups_json() const {
     ordered_json list = ordered_json::array();
-    const auto* transformer = std::get_if<Transformer>(&bundle_.job.model);
-    if (!execution_.tied_embedding_sync || !transformer || !transformer->tied) return list;
-    for (const std::vector<int>& of_pipeline : rank_of_)
-      if (of_pipeline.front() != of_pipeline.back())
-        list.push_back({of_pipeline.front(), of_pipeline.back()});
+    for (const Communication& it : communications_)
+      if (it.payload == Payload::tied_gradients) list.push_back(ranks_of(it));
     return list;
   }
 
@@ -305,6 +296,8 @@ class ProgramWriter {
   const ExecutionConfig& execution_;
   const int layers_;
   std::vector<std::vector<int>> rank_of_;  // [pipeline][layer]
+  std::vector<int> rank_of_device_;        // [location]
+  std::vector<Communication> communications_;
   std::vector<std::string> orders_;
   std::map<std::string, std::size_t> order_numbers_;
   ordered_json collectives_ = ordered_json::array();

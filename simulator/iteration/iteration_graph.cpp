@@ -10,6 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/plan/communication.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/sharing_replicas.hpp"
 #include "core/plan/virtual_stages.hpp"
@@ -22,16 +23,6 @@
 namespace dtfm::sim {
 namespace {
 
-/// Gradients that are synchronized together: one part of consecutive layers, held by the same devices.
-struct LayerGroup {
-  std::pair<int, int> layers;
-  int part = 0, parts = 1;
-  std::vector<int> pipelines;       // those that have the layers
-  std::vector<int> holders;         // the device of each of these pipelines that holds the part
-  bool shares_first_layer = false;  // the holders also hold the first layer
-  int label = no_index;             // the part, if a device may hold several
-};
-
 class IterationGraph {
  public:
   /// `replicas`: those that partition the state of every layer, also if `plan` is reduced.
@@ -41,6 +32,7 @@ class IterationGraph {
         plan_(plan),
         paths_(paths),
         model_(problem, plan),
+        communications_(replica_communications(model_.bytes(), plan)),
         builder_(problem.topology, problem.constants, std::move(symmetry)),
         overhead_(problem.constants.iteration_overhead_s),
         has_barrier_(plan.execution.iteration_barrier || paths),
@@ -56,11 +48,11 @@ class IterationGraph {
       if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
       add_pipeline_ends(number);
     }
-    if (traits(plan_.execution.gradient_sync).messages) add_group_syncs();
-    if (plan_.execution.tied_embedding_sync) add_tied_sync();
+    add_communications(Moment::after_last_backward);
+    add_communications(Moment::after_gradient_sync);
     await_pending();
     add_updates();
-    for (const LayerGroup& group : scattered_) add_all_gather(group);
+    add_communications(Moment::after_update);
     await_pending();
     add_end();
     return builder_.take();
@@ -161,194 +153,102 @@ class IterationGraph {
     return ends;
   }
 
-  /// All-gathers the parameters of layers whose gradients have been reduce-scattered and updated.
-  void add_all_gather(const LayerGroup& group) {
-    std::vector<std::vector<int>> updated;
-    for (const int holder : group.holders) updated.push_back(last_[holder]);
-    double bytes = 0;
-    for (int layer = group.layers.first; layer < group.layers.second; ++layer)
-      bytes += model_.gathered_parameter_bytes(layer, group.shares_first_layer);
+  void add_communications(Moment moment) {
+    std::map<std::vector<int>, int> counts;  // by devices: synchronizations that may run at the same time
+    for (const Communication& it : communications_)
+      if (it.moment == moment) ++counts[it.devices];
+    for (const Communication& it : communications_)
+      if (it.moment == moment && builder_.symmetry().represented(it.devices) > 1)
+        add(it, it.overlaps && counts[it.devices] > 1);
+  }
+
+  void add(const Communication& it, bool overlaps) {
+    const bool is_tied = it.payload == Payload::tied_gradients;
+    DTFM_ASSERT(paths_ || is_tied || it.devices.size() == plan_.pipelines.size());
+    const bool compressed = it.payload == Payload::gradients && is_compressed(it.devices);
+    const double bytes = compressed ? it.bytes * plan_.execution.compression.gradients : it.bytes,
+                 compression_s = compressed ? model_.gradient_compression_s(bytes) : 0;
+    const int part = label_of(it);
+    std::vector<std::vector<int>> ready;
+    for (std::size_t i = 0; i < it.devices.size(); ++i) {
+      ready.push_back(ready_of(it, i));
+      if (compression_s > 0)
+        ready.back() = {add_compression(it, i, compression_s, 0, ready.back().front())};
+    }
+    const SyncGroup group{it.devices,      bytes, sync_starts(it.devices, ready, start_label(it)),
+                          it.layers.first, part,  {it.collective, shards()},
+                          overlaps};
+    const std::vector<int> ends = add_sync(it.algorithm, group);
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      if (it.moment == Moment::after_update)
+        pending_.push_back({it.devices[i], ends[i]});
+      else
+        set_sum(it, i,
+                compression_s > 0 ? add_compression(it, i, compression_s / replicas_, 1, ends[i]) : ends[i]);
+  }
+
+  /// The tasks after which a member has its data.
+  std::vector<int> ready_of(const Communication& it, std::size_t member) {
+    const int device = it.devices[member], pipeline = it.pipelines[member];
+    if (it.moment == Moment::after_update) return last_[device];
+    const bool is_tied = it.payload == Payload::tied_gradients;
+    // Backward computes the first layer of a group last, so its gradients are the last to be ready.
+    const int layer = is_tied && member == 0 ? 0 : it.layers.first;
+    std::vector<int> ready;
+    if (is_tied) ready = synchronized_[{pipeline, layer, device}];
+    const std::vector<int>& by_rank = ends_[at(pipeline)].gradients[at(layer)];
+    ready.push_back(by_rank[at(rank_of_part(it.part, it.parts, static_cast<int>(by_rank.size())))]);
+    return ready;
+  }
+
+  /// Records the task after which a member has the sum of its gradients.
+  void set_sum(const Communication& it, std::size_t member, int task) {
+    last_[it.devices[member]].push_back(task);
+    if (it.payload != Payload::gradients) return;
+    for (int layer = it.layers.first; layer < it.layers.second; ++layer)
+      if (layer == 0 || model_.bytes().tied_gradients(layer) > 0)
+        synchronized_[{it.pipelines[member], layer, it.devices[member]}].push_back(task);
+  }
+
+  TaskLabel start_label(const Communication& it) const {
     TaskLabel start;
-    start.layer = group.layers.first;
-    if (group.parts > 1) start.rank = group.part;
-    start.phase = 2 * static_cast<int>(group.holders.size());  // no algorithm has so many
-    const SyncGroup sync_group{
-        group.holders,      bytes / group.parts, sync_starts(group.holders, updated, start),
-        group.layers.first, group.label,         {Collective::all_gather, shards()}};
-    const std::vector<int> ends = add_sync(plan_.execution.gradient_sync, sync_group);
-    for (std::size_t i = 0; i < ends.size(); ++i) pending_.push_back({group.holders[i], ends[i]});
+    start.layer = it.layers.first;
+    if (it.parts > 1) start.rank = it.part;
+    if (it.payload == Payload::tied_gradients) start.pipeline = it.pipelines.front();
+    if (it.moment == Moment::after_update)
+      start.phase = 2 * static_cast<int>(it.devices.size());  // no algorithm has so many
+    return start;
   }
 
-  /// Returns the stages that hold the layer, and the pipeline of each.
-  std::pair<std::vector<const Stage*>, std::vector<int>> stages_with(int layer) const {
-    std::vector<const Stage*> stages;
-    std::vector<int> pipelines;
-    for (int i = 0; at(i) < plan_.pipelines.size(); ++i)
-      for (const Stage& stage : plan_.pipelines[at(i)].stages)
-        if (stage.layers.first <= layer && layer < stage.layers.second) {
-          stages.push_back(&stage);
-          pipelines.push_back(i);
-        }
-    DTFM_ASSERT(paths_ ? !stages.empty() : stages.size() == plan_.pipelines.size());
-    return {std::move(stages), std::move(pipelines)};
+  /// The part, if the same devices may have several: those of a stage with fewer devices.
+  int label_of(const Communication& it) const {
+    if (it.payload == Payload::tied_gradients) return it.parts > 1 ? it.part : no_index;
+    for (std::size_t i = 0; i < it.stages.size(); ++i)
+      if (stage_devices(plan_, it, i).size() < at(it.parts)) return it.part;
+    return no_index;
   }
 
-  /// Returns the parts of a layer's gradients, as many as the largest stage that holds it has devices.
-  std::vector<LayerGroup> parts_of(int layer) const {
-    const auto [stages, pipelines] = stages_with(layer);
-    std::size_t parts = 1, min_degree = stages.front()->devices.size();
-    for (const Stage* stage : stages) {
-      parts = std::max(parts, stage->devices.size());
-      min_degree = std::min(min_degree, stage->devices.size());
-    }
-    std::vector<LayerGroup> result(parts);
-    for (std::size_t part = 0; part < parts; ++part) {
-      LayerGroup& it = result[part];
-      it.layers = {layer, layer + 1};
-      it.part = static_cast<int>(part);
-      it.parts = static_cast<int>(parts);
-      for (const Stage* stage : stages)
-        it.holders.push_back(device_of_part(stage->devices, it.part, it.parts));
-      it.pipelines = pipelines;
-      if (min_degree < parts) it.label = it.part;
-    }
-    return result;
-  }
-
-  /// Returns all groups, ordered by part, later layers first. Neighbouring layers with the same holders form
-  /// one group, unless `overlap` requires that every layer is synchronized separately.
-  std::vector<LayerGroup> groups() const {
-    const std::vector<LayerGroup> first = parts_of(0);
-    std::vector<std::vector<LayerGroup>> by_part;
-    for (int layer = 0; layer < model_.layers(); ++layer)
-      for (LayerGroup& it : parts_of(layer)) {
-        it.shares_first_layer = it.parts == first.front().parts && it.holders == first[at(it.part)].holders;
-        if (at(it.part) == by_part.size()) by_part.emplace_back();
-        std::vector<LayerGroup>& before = by_part[at(it.part)];
-        if (!before.empty() && !plan_.execution.overlap && before.back().layers.second == layer &&
-            before.back().parts == it.parts && before.back().holders == it.holders)
-          ++before.back().layers.second;
-        else
-          before.push_back(std::move(it));
-      }
-    std::vector<LayerGroup> groups;
-    for (const auto& of_part : by_part) groups.insert(groups.end(), of_part.rbegin(), of_part.rend());
-    return groups;
-  }
-
-  double bytes_of(const LayerGroup& group, bool compressed) const {
-    double bytes = 0;
-    for (int layer = group.layers.first; layer < group.layers.second; ++layer)
-      bytes += model_.gradient_bytes(layer, group.shares_first_layer, compressed);
-    return bytes / group.parts;
-  }
-
-  /// Compresses (phase 0) or decompresses (phase 1) the gradients on one device. Returns `after` if that
-  /// takes no time.
-  int add_compression(const LayerGroup& group, std::size_t holder, double seconds, int phase, int after) {
-    if (seconds == 0) return after;
+  /// Compresses (phase 0) or decompresses (phase 1) the gradients on one device.
+  int add_compression(const Communication& it, std::size_t member, double seconds, int phase, int after) {
     TaskLabel label;
     label.activity = Activity::compress;
-    label.layer = group.layers.first;
-    label.rank = group.label;
+    label.layer = it.layers.first;
+    label.rank = label_of(it);
     label.phase = phase;
-    return builder_.compute(group.holders[holder], seconds, std::array{after}, label);
+    return builder_.compute(it.devices[member], seconds, std::array{after}, label);
   }
 
-  bool is_compressed(const LayerGroup& group) const {
-    std::vector<int> devices = group.holders;
-    for (const int device : group.holders)
-      if (const int twin = builder_.symmetry().twin_of(device); twin != no_index) devices.push_back(twin);
+  bool is_compressed(std::vector<int> devices) const {
+    for (std::size_t i = 0, count = devices.size(); i < count; ++i)
+      if (const int twin = builder_.symmetry().twin_of(devices[i]); twin != no_index) devices.push_back(twin);
     return model_.is_compressed(devices);
-  }
-
-  void add_group_syncs() {
-    const std::vector<LayerGroup> all = groups();
-    std::map<std::vector<int>, int> counts;  // groups by holders
-    for (const LayerGroup& group : all) ++counts[group.holders];
-    for (const LayerGroup& group : all)
-      if (builder_.symmetry().represented(group.holders) > 1)
-        add_group_sync(group, plan_.execution.overlap && counts[group.holders] > 1);
-  }
-
-  void add_group_sync(const LayerGroup& group, bool overlaps) {
-    const bool compressed = is_compressed(group);
-    const double bytes = bytes_of(group, compressed);
-    const double compression_s = compressed ? model_.gradient_compression_s(bytes) : 0;
-    TaskLabel start;
-    start.layer = group.layers.first;
-    if (group.parts > 1) start.rank = group.part;
-    std::vector<std::vector<int>> ready;
-    for (std::size_t i = 0; i < group.holders.size(); ++i) {
-      // Backward computes the first layer of a group last, so its gradients are the last to be ready.
-      const std::vector<int>& by_rank = ends_[at(group.pipelines[i])].gradients[at(group.layers.first)];
-      const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
-      ready.push_back({add_compression(group, i, compression_s, 0, by_rank[at(rank)])});
-    }
-    const SyncGroup sync_group{group.holders,
-                               bytes,
-                               sync_starts(group.holders, ready, start),
-                               group.layers.first,
-                               group.label,
-                               {is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce, shards()},
-                               overlaps};
-    const std::vector<int> ends = add_sync(plan_.execution.gradient_sync, sync_group);
-    if (is_sharded_) scattered_.push_back(group);
-    const double decompression_s = compression_s / replicas_;
-    for (std::size_t i = 0; i < ends.size(); ++i) {
-      const int end = add_compression(group, i, decompression_s, 1, ends[i]);
-      last_[group.holders[i]].push_back(end);
-      for (int layer = group.layers.first; layer < group.layers.second; ++layer)
-        if (is_tied(layer)) synchronized_[{group.pipelines[i], layer, group.holders[i]}].push_back(end);
-    }
-  }
-
-  /// Whether other layers share parameters with this one.
-  bool is_tied(int layer) const { return layer == 0 || model_.tied_gradient_bytes(layer) > 0; }
-
-  const Stage& stage_of(int pipeline, int layer) const {
-    const std::vector<Stage>& stages = plan_.pipelines[at(pipeline)].stages;
-    return *std::find_if(stages.begin(), stages.end(),
-                         [&](const Stage& stage) { return layer < stage.layers.second; });
-  }
-
-  /// In every pipeline, all-reduces the gradients of what a layer shares with the first one, if they are in
-  /// different stages.
-  void add_tied_sync() {
-    for (int layer = 1; layer < model_.layers(); ++layer)
-      for (int pipeline = 0; is_tied(layer) && at(pipeline) < plan_.pipelines.size(); ++pipeline) {
-        const std::vector<int>&first = stage_of(pipeline, 0).devices,
-              &last = stage_of(pipeline, layer).devices;
-        if (first != last) add_tied_sync(pipeline, layer, first, last);
-      }
-  }
-
-  void add_tied_sync(int pipeline, int layer, const std::vector<int>& first, const std::vector<int>& last) {
-    const int parts = parts_between(first, last);
-    for (int part = 0; part < parts; ++part) {
-      const std::vector<int> holders = {device_of_part(first, part, parts),
-                                        device_of_part(last, part, parts)};
-      std::vector<std::vector<int>> ready;
-      for (const auto& [of_layer, holder] : {std::pair(0, holders[0]), std::pair(layer, holders[1])}) {
-        std::vector<int>& own = ready.emplace_back(synchronized_[{pipeline, of_layer, holder}]);
-        const std::vector<int>& by_rank = ends_[at(pipeline)].gradients[at(of_layer)];
-        own.push_back(by_rank[at(rank_of_part(part, parts, static_cast<int>(by_rank.size())))]);
-      }
-      TaskLabel start;
-      start.layer = layer;
-      start.pipeline = pipeline;
-      if (parts > 1) start.rank = part;
-      const SyncGroup group{holders, model_.tied_gradient_bytes(layer) / parts,
-                            sync_starts(holders, ready, start), layer, parts > 1 ? part : no_index};
-      const std::vector<int> ends = add_sync(pair_all_reduce, group);
-      for (std::size_t i = 0; i < ends.size(); ++i) last_[holders[i]].push_back(ends[i]);
-    }
   }
 
   const Job& job_;
   const Plan& plan_;
   const PathSchedule* const paths_;  // null: every pipeline computes its own micro-batches
   const LoadModel model_;
+  const std::vector<Communication> communications_;  // between pipelines, and of tied layers
   GraphBuilder builder_;
   const double overhead_;
   const bool has_barrier_;  // at the end of the iteration
@@ -356,19 +256,10 @@ class IterationGraph {
   const int replicas_;      // how many do; 1 if it is not sharded
   std::vector<PipelineEndTasks> ends_;
   std::map<int, std::vector<int>> last_;  // [device]: tasks so far that end its part
-  std::vector<LayerGroup> scattered_;     // those whose gradients have been reduce-scattered
   std::vector<DeviceTask> pending_;       // tasks to be added to `last_`
   // [pipeline, layer, device]: the tasks after which the replicas have synchronized a tied layer.
   std::map<std::array<int, 3>, std::vector<int>> synchronized_;
 };
-
-/// The virtual stages of a pipeline, in the order in which micro-batches pass them.
-std::vector<Stage> virtual_stages(const Pipeline& pipeline, int chunks) {
-  std::vector<Stage> result;
-  for (const auto& layers : virtual_stage_layers(pipeline, chunks))
-    result.push_back({layers, pipeline.stages[result.size() % pipeline.stages.size()].devices});
-  return result;
-}
 
 void check_size(const Plan& plan) {
   if (const double computations = computations_of(plan); computations > max_computations)
@@ -394,14 +285,6 @@ Plan without_gradient_sync(Plan plan) {
   return plan;
 }
 
-Plan expand_virtual_stages(const Plan& plan) {
-  if (!traits(plan.execution.schedule).has_chunks) return plan;
-  Plan result = plan;
-  for (Pipeline& pipeline : result.pipelines)
-    pipeline.stages = virtual_stages(pipeline, plan.execution.chunks.value_or(1));
-  return result;
-}
-
 double computations_of(const Plan& plan) {
   const double operations = traits(plan.execution.schedule).splits_backward ? 3 : 2;
   double computations = 0;
@@ -413,8 +296,7 @@ double computations_of(const Plan& plan) {
 
 double tasks_of(const Problem& problem, const Plan& plan) {
   if (!traits(plan.execution.optimizer_sharding).gradients) return computations_of(plan);
-  const int layers = layer_count(problem.job.model);
-  return computations_of(plan) * layers + zero_graph_messages(problem.topology, layers, plan);
+  return computations_of(plan) * layer_count(problem.job.model) + zero_graph_messages(problem, plan);
 }
 
 double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced) {
@@ -422,7 +304,7 @@ double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduce
   constexpr double per_computation = 450, per_message = 350;
   if (traits(plan.execution.optimizer_sharding).gradients)
     return computations_of(plan) * layer_count(problem.job.model) * per_computation +
-           zero_graph_messages(problem.topology, layer_count(problem.job.model), plan) * per_message;
+           zero_graph_messages(problem, plan) * per_message;
   Plan computed = expand_virtual_stages(plan);
   if (is_reduced) computed = reduce_by_symmetry(problem.topology, computed).plan;
   std::set<int> cuts;  // first layers of the ranges that are synchronized together

@@ -3,6 +3,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "core/schedule/path_schedule.hpp"
 #include "core/base/stop.hpp"
 #include "simulator/lowering/graph_builder.hpp"
@@ -26,13 +27,13 @@ namespace dtfm::sim {
 /// synchronization of a layer begins when all replicas have its gradients.
 ///
 /// With tensor parallelism, the devices of a stage wait for its all-reduces after every computation
-/// (StageAllReduces). Each device sends 1 / t of a boundary activation to the device of the same rank, and a
-/// stage computes when all parts have arrived. With `sequence_parallel: false` it sends all of it, unless
-/// `scatter_gather` is set (arXiv 2104.04473, section 4.1); the all-gather after receiving is not modelled.
-/// Gradients are synchronized between devices of the same rank. If stages have different numbers of devices,
-/// messages (unless they carry all) and gradients are cut into the parts of core/plan/shards.hpp; every
-/// part of the gradients is synchronized separately, and a device that holds several parts takes part in
-/// several synchronizations.
+/// (all_reduces_per_layer). Each device sends 1 / t of a boundary activation to the device of the same rank,
+/// and a stage computes when all parts have arrived. With `sequence_parallel: false` it sends all of it,
+/// unless `scatter_gather` is set (arXiv 2104.04473, section 4.1); the all-gather after receiving is not
+/// modelled. Gradients are synchronized between devices of the same rank. If stages have different numbers of
+/// devices, messages (unless they carry all) and gradients are cut into the parts of core/plan/shards.hpp;
+/// every part of the gradients is synchronized separately, and a device that holds several parts takes part
+/// in several synchronizations.
 ///
 /// With `tied_embedding_sync`, the two copies of tied embeddings, at the ends of a pipeline, are all-reduced
 /// after the replicas have synchronized theirs.
@@ -71,11 +72,5 @@ double tasks_of(const Problem& problem, const Plan& plan);
 /// About how many bytes the simulation of `reduced_iteration_graph`, or else of `iteration_graph`, takes at
 /// its peak.
 double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced);
-
-/// Returns `plan` with the stages that are actually computed, to which task labels refer: under schedule
-/// `interleaved` its virtual stages (core/plan/virtual_stages.hpp), otherwise `plan` itself. The layers of
-/// each device are cut into `chunks` parts, and part c of device d of p is stage c · p + d. Throws Error if a
-/// device has fewer layers than chunks.
-Plan expand_virtual_stages(const Plan& plan);
 
 }  // namespace dtfm::sim

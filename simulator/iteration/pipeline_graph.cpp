@@ -1,26 +1,31 @@
 #include "simulator/iteration/pipeline_graph.hpp"
 
 #include <array>
-#include <optional>
 #include <set>
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/cluster/host_channels.hpp"
+#include "core/plan/communication.hpp"
 #include "core/schedule/schedule.hpp"
 #include "core/plan/shards.hpp"
-#include "simulator/iteration/stage_all_reduces.hpp"
 
 namespace dtfm::sim {
 namespace {
 
 using Kind = Operation::Kind;
 
+struct BoundaryMessage {
+  Channel channel;
+  double bytes = 0;  // uncompressed
+};
+
 /// The messages of one direction between neighbouring stages: activations or their gradients.
 struct Direction {
   Activity activity;
-  std::vector<std::vector<Channel>> channels;  // [sending stage][part]
-  std::vector<std::vector<int>>
-      arrived;  // [receiving stage][micro-batch · parts + part]: task of the message
+  std::vector<std::vector<BoundaryMessage>> messages = {};  // [sending stage][part]
+  // [receiving stage][micro-batch · parts + part]: task of the message.
+  std::vector<std::vector<int>> arrived = {};
 };
 
 /// Layers that are computed by one task: all those of a stage, or a single one.
@@ -42,23 +47,16 @@ class PipelineGraph {
   bool has_stage(int stage) const { return stage >= 0 && stage < stages(); }
   int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
   int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
-  /// Uncompressed bytes of each of the `parts` messages between `stage` and the next stage.
-  double boundary_bytes(int stage, int parts) const {
-    return loads_[at(stage)].output_bytes *
-           (divides_messages_ ? static_cast<double>(degree(stage)) / parts : 1);
-  }
-  int part_count(int stage, Kind kind) const {
-    return parts_between(pipeline_.stages[at(stage)].devices,
-                         pipeline_.stages[at(receiver_of(stage, kind))].devices);
-  }
   Direction& direction(Kind kind) { return kind == Kind::forward ? forward_ : backward_; }
   std::span<int> arrived(int stage, const Operation& operation);
-  Direction make_direction(Kind kind);
 
   void add_starts(int stage);
   bool can_run(int stage, const Operation& operation);
   void run(int stage, const Operation& operation);
   int receive(int stage, const Operation& operation);
+  void find_communications();
+  void find_rings();
+  int add_all_reduces(int stage, std::pair<int, int> layers, Pass pass, TaskLabel label);
   void compute(int stage, const Operation& operation, int received);
   void send(int stage, const Operation& operation);
   std::vector<int> sent_by_rank(int stage, const Operation& operation, std::span<const int> messages);
@@ -89,8 +87,10 @@ class PipelineGraph {
   const bool divides_messages_;  // between the devices of a stage
   int devices_ = 1;              // number of devices of each rank; stage s is on device s % devices_
   std::vector<StageLoad> loads_;
-  std::optional<StageAllReduces> all_reduces_;  // set if some stage has several devices
-  Direction forward_, backward_;
+  std::vector<std::vector<Communication>> all_reduces_;  // [stage]
+  // [stage][rank of the sender][part of the message]; empty if no stage needs time for all-reduces.
+  std::vector<std::vector<std::vector<Channel>>> rings_;
+  Direction forward_{Activity::send_activations}, backward_{Activity::send_gradients};
   std::vector<int> gradients_left_;     // [stage]: micro-batches without gradients of parameters
   std::vector<std::vector<int>> last_;  // [device][rank]: its last task, for which its next one waits
   PipelineEndTasks ends_;
@@ -126,13 +126,8 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       is_blocking_(traits(plan.execution.schedule).is_blocking || plan.execution.blocking_sends),
       divides_messages_(divides_messages(job.parallelism)),
       devices_(count_devices(pipeline_, plan.execution.schedule)) {
-  for (const Stage& stage : pipeline_.stages) {
-    loads_.push_back(model.of(stage));
-    if (model.has_all_reduces(stage) && !all_reduces_)
-      all_reduces_.emplace(builder, job, plan.execution, pipeline_);
-  }
-  forward_ = make_direction(Kind::forward);
-  backward_ = make_direction(Kind::backward);
+  for (const Stage& stage : pipeline_.stages) loads_.push_back(model.of(stage));
+  find_communications();
   gradients_left_.assign(pipeline_.stages.size(), pipeline_.micro_batches);
   for (int device = 0; device < devices_; ++device) {
     last_.emplace_back(at(degree(device)), no_index);
@@ -144,21 +139,38 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
     set_gradients(pipeline_.stages[at(stage)].layers, last_[at(stage % devices_)]);
 }
 
-Direction PipelineGraph::make_direction(Kind kind) {
-  Direction result{kind == Kind::forward ? Activity::send_activations : Activity::send_gradients, {}, {}};
-  result.channels.resize(pipeline_.stages.size());
-  result.arrived.resize(pipeline_.stages.size());
-  for (int stage = 0; stage < stages(); ++stage) {
-    const int receiver = receiver_of(stage, kind);
-    if (!has_stage(receiver)) continue;
-    const int parts = part_count(stage, kind);
-    for (int part = 0; part < parts; ++part)
-      result.channels[at(stage)].push_back(builder_.channel(
-          device_of_part(pipeline_.stages[at(stage)].devices, part, parts),
-          device_of_part(pipeline_.stages[at(receiver)].devices, part, parts), result.activity));
-    result.arrived[at(receiver)].assign(at(pipeline_.micro_batches) * at(parts), no_index);
+void PipelineGraph::find_communications() {
+  const std::vector<Communication> all = pipeline_communications(model_.bytes(), plan_, number_);
+  all_reduces_.resize(pipeline_.stages.size());
+  for (const Communication& it : all)
+    if (it.payload == Payload::partial_sums) all_reduces_[at(it.stages.front())].push_back(it);
+  if (std::any_of(pipeline_.stages.begin(), pipeline_.stages.end(),
+                  [&](const Stage& it) { return model_.has_all_reduces(it); }))
+    find_rings();
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    Direction& direction = pass == Pass::forward ? forward_ : backward_;
+    direction.messages.resize(pipeline_.stages.size());
+    direction.arrived.resize(pipeline_.stages.size());
+    for (const Communication& it : all) {
+      if (it.payload != Payload::activations || it.pass != pass) continue;
+      direction.messages[at(it.stages[0])].push_back(
+          {builder_.channel(it.devices[0], it.devices[1], direction.activity), it.bytes});
+      direction.arrived[at(it.stages[1])].assign(at(pipeline_.micro_batches) * at(it.parts), no_index);
+    }
   }
-  return result;
+}
+
+void PipelineGraph::find_rings() {
+  rings_.resize(pipeline_.stages.size());
+  for (std::size_t stage = 0; stage < rings_.size(); ++stage) {
+    const std::vector<int>& devices = pipeline_.stages[stage].devices;
+    const HostChannels hosts(builder_.topology(), devices);
+    for (std::size_t rank = 0; devices.size() > 1 && rank < devices.size(); ++rank) {
+      std::vector<Channel>& parts = rings_[stage].emplace_back();
+      for (const auto& [from, to] : hosts.next_in_ring(rank))
+        parts.push_back(builder_.channel(from, to, Activity::all_reduce));
+    }
+  }
 }
 
 /// Lets the devices of a stage wait before their first computation.
@@ -243,7 +255,7 @@ double PipelineGraph::compressed_bytes(int stage, int other, int rank, bool send
   }
   // A device that sends the whole boundary to several peers compresses it once, for part of them in part.
   const double copies = divides_messages_ ? 1 : of_rank;
-  return compressed * boundary_bytes(std::min(stage, other), parts) / copies;
+  return compressed * forward_.messages[at(std::min(stage, other))].front().bytes / copies;
 }
 
 /// Compresses or decompresses the activations (or their gradients) of a message. Phases 0 and 1 decompress, 2
@@ -294,6 +306,7 @@ Activity activity_of(Kind kind) {
 void PipelineGraph::compute(int stage, const Operation& operation, int received) {
   const bool reduces =
       operation.kind != Kind::weight_gradient && model_.has_all_reduces(pipeline_.stages[at(stage)]);
+  const Pass pass = operation.kind == Kind::forward ? Pass::forward : Pass::backward;
   std::vector<int>& last = last_[at(stage % devices_)];
   for (const Part& part : parts(stage, operation.kind)) {
     for (int rank = 0; rank < degree(stage); ++rank) {
@@ -306,11 +319,38 @@ void PipelineGraph::compute(int stage, const Operation& operation, int received)
     if (reduces && part.layers.first < part.layers.second) {
       TaskLabel of = label(Activity::wait, stage, operation, no_index);
       of.layer = part.layer;
-      last.assign(last.size(),
-                  all_reduces_->add(stage, part.layers, operation.kind == Kind::backward, last, of));
+      last.assign(last.size(), add_all_reduces(stage, part.layers, pass, of));
     }
     if (completes_gradients(stage, operation.kind)) set_gradients(part.layers, last);
   }
+}
+
+/// The messages of all layers are merged into one transfer per device, which takes latency and overhead of
+/// every message: n all-reduces of S bytes among t devices, over links of B bytes per second, take 2 n
+/// (t − 1) (latency + overhead + S / (t B)). They begin when all devices have computed. Returns the task that
+/// ends when all have the results.
+int PipelineGraph::add_all_reduces(int stage, std::pair<int, int> layers, Pass pass, TaskLabel label) {
+  const std::vector<std::vector<Channel>>& ring = rings_[at(stage)];
+  const int tensor = degree(stage), steps = 2 * (tensor - 1);
+  DTFM_ASSERT(tensor > 1);
+  double bytes = 0, messages = 0;
+  for (const Communication& it : all_reduces_[at(stage)])
+    if (it.pass == pass && it.layers.first >= layers.first && it.layers.second <= layers.second) {
+      bytes += it.count * steps * it.bytes / tensor;
+      messages += it.count * steps;
+    }
+  label.phase = pass == Pass::backward ? 1 : 0;
+  const std::array ready{builder_.join(last_[at(stage % devices_)], label)};
+  label.activity = Activity::all_reduce;
+  std::vector<int> arrived;
+  for (label.rank = 0; label.rank < tensor; ++label.rank)
+    for (const Channel& part : ring[at(label.rank)])
+      arrived.push_back(builder_.send_sequentially(
+          part, bytes / static_cast<double>(ring[at(label.rank)].size()), messages, ready, label));
+  label.rank = no_index;
+  label.activity = Activity::wait;
+  label.phase += 2;
+  return builder_.join(arrived, label);
 }
 
 void PipelineGraph::send(int stage, const Operation& operation) {
@@ -318,10 +358,9 @@ void PipelineGraph::send(int stage, const Operation& operation) {
   const int receiver = receiver_of(stage, operation.kind);
   if (!has_stage(receiver)) return;
   std::vector<int>& last = last_[at(stage % devices_)];
-  const int boundary = forward ? stage : receiver, ranks = degree(stage);
-  const int parts = part_count(stage, operation.kind), parts_of_rank = parts / ranks;
-  const double whole = boundary_bytes(boundary, parts);
   Direction& to = direction(operation.kind);
+  const int ranks = degree(stage), parts = static_cast<int>(to.messages[at(stage)].size()),
+            parts_of_rank = parts / ranks;
   const std::span<int> messages = arrived(receiver, operation);
   for (int rank = 0; rank < ranks; ++rank) {
     int& own = last[at(rank)];
@@ -333,9 +372,9 @@ void PipelineGraph::send(int stage, const Operation& operation) {
       if (parts > 1) of.rank = part;
       const bool compressed =
           model_.is_compressed(device_of(stage, rank), device_of_part(others, part, parts));
-      messages[at(part)] =
-          builder_.send(to.channels[at(stage)][at(part)],
-                        compressed ? model_.compressed_activations(whole) : whole, std::array{own}, of);
+      const auto& [channel, whole] = to.messages[at(stage)][at(part)];
+      messages[at(part)] = builder_.send(
+          channel, compressed ? model_.compressed_activations(whole) : whole, std::array{own}, of);
     }
   }
   const bool is_last = completes_gradients(stage, operation.kind) && !plan_.execution.overlap;

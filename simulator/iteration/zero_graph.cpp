@@ -3,53 +3,24 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/cluster/host_channels.hpp"
+#include "core/plan/communication.hpp"
 #include "core/plan/sharing_replicas.hpp"
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-/// A device's successor in a ring, and the share of a collective's bytes that it is sent.
-struct Hop {
-  std::size_t to = 0;
-  double share = 1;
-};
-
-/// Returns the hops of each device: one ring over all devices; or, with g devices on each of several hosts, g
-/// rings, each of which enters the hosts at a different device and leaves them at the device before it. The g
-/// − 1 rings in which a device's successor is on the same host are merged into one hop.
-std::vector<std::vector<Hop>> ring_hops(const Topology& topology, const std::vector<int>& devices) {
-  const std::size_t count = devices.size();
-  const auto host = [&](std::size_t i) { return topology.devices[at(devices[i])].host; };
-  std::size_t on_host = 1;
-  while (on_host < count && host(on_host) == host(0)) ++on_host;
-  bool is_uniform = count % on_host == 0;
-  std::set<int> hosts;
-  for (std::size_t i = 0; is_uniform && i < count; ++i)
-    is_uniform = host(i) == host(i - i % on_host) && (i % on_host > 0 || hosts.insert(host(i)).second);
-  std::vector<std::vector<Hop>> hops(count);
-  const bool has_multiple_rings = is_uniform && on_host > 1 && on_host < count;
-  const double across = 1 / static_cast<double>(on_host);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t first = i - i % on_host, next = (i + 1) % on_host;
-    if (has_multiple_rings)
-      hops[i] = {{first + next, 1 - across}, {(first + on_host) % count + next, across}};
-    else
-      hops[i] = {{(i + 1) % count, 1}};
-  }
-  return hops;
-}
-
 /// The devices of a collective, which are numbered as the pipelines, and what they send around their rings.
 struct CollectiveGroup {
   std::vector<std::size_t> members;
-  std::vector<std::vector<Hop>> hops = {};  // [position in members]; Hop::to is a position, too
+  std::vector<std::vector<RingHop>> hops = {};  // [position in members]; RingHop::to is a position, too
 };
 
 /// The groups of devices that partition states: one group of all devices, or groups of `share` devices of one
@@ -86,7 +57,7 @@ void add_hops(const Topology& topology, const std::vector<int>& devices,
   for (CollectiveGroup& group : groups) {
     std::vector<int> own;
     for (const std::size_t i : group.members) own.push_back(devices[i]);
-    group.hops = ring_hops(topology, own);
+    group.hops = parallel_rings(topology, own);
   }
 }
 
@@ -127,20 +98,23 @@ double messages_in(const std::vector<CollectiveGroup>& groups, bool is_direct) {
   return messages;
 }
 
-double message_count(const Plan& plan, int layers, const Groups& groups) {
-  const OptimizerShardingTraits& sharding = traits(plan.execution.optimizer_sharding);
+double message_count(const Plan& plan, const std::vector<Communication>& communications,
+                     const Groups& groups) {
   const bool is_direct = traits(plan.execution.gradient_sync).roles == MemberRoles::equal;
-  const double passes = rounds_of(plan) * layers, collectives = sharding.parameters ? 3 * passes : passes + 1;
-  return messages_in(groups.sharing, is_direct) * collectives +
-         messages_in(groups.copies, false) * 2 * passes;
+  double messages = 0;
+  for (const Communication& it : communications)
+    messages += (it.moment == Moment::after_update ? 1 : rounds_of(plan)) *
+                (messages_in(groups.sharing, is_direct) +
+                 (it.payload == Payload::gradients ? 2 * messages_in(groups.copies, false) : 0));
+  return messages;
 }
 
 class ZeroGraph {
  public:
   ZeroGraph(const Problem& problem, const Plan& plan, const StopFunction& stop)
       : plan_(plan),
-        sharding_(traits(plan.execution.optimizer_sharding)),
         model_(problem, plan),
+        communications_(replica_communications(model_.bytes(), plan)),
         builder_(problem.topology, problem.constants),
         overhead_s_(problem.constants.iteration_overhead_s),
         efficiency_(problem.constants.sync_efficiency) {
@@ -156,11 +130,8 @@ class ZeroGraph {
   LabelledGraph build() {
     check_size();
     for (micro_batch_ = 0; micro_batch_ < rounds_; ++micro_batch_) {
-      for (int layer = 0; layer < model_.layers(); ++layer) compute(layer, Activity::forward);
-      for (int layer = model_.layers() - 1; layer >= 0; --layer) {
-        compute(layer, Activity::backward);
-        reduce_scatter(layer);
-      }
+      for (int layer = 0; layer < model_.layers(); ++layer) compute(layer, Pass::forward);
+      for (int layer = model_.layers() - 1; layer >= 0; --layer) compute(layer, Pass::backward);
     }
     micro_batch_ = no_index;
     TaskLabel step;
@@ -177,7 +148,7 @@ class ZeroGraph {
   /// Rejects graphs that would exceed the memory: every message takes about 200 bytes.
   void check_size() const {
     constexpr double max_messages = 2e7;
-    if (const double messages = message_count(plan_, model_.layers(), groups_); messages > max_messages)
+    if (const double messages = message_count(plan_, communications_, groups_); messages > max_messages)
       throw Error("", fmt::format("{} devices send parts of {} layers in {:.3g} messages per iteration, more "
                                   "than the limit of {:.3g}; use fewer devices or micro-batches",
                                   devices_.size(), model_.layers(), messages, max_messages));
@@ -191,9 +162,17 @@ class ZeroGraph {
     return label;
   }
 
-  void compute(int layer, Activity activity) {
+  /// At least those of the layer's passes.
+  std::span<const Communication> communications_of(int layer) const {
+    const std::size_t count = communications_.size() / at(model_.layers());
+    return std::span(communications_).subspan(at(layer) * count, count);
+  }
+
+  void compute(int layer, Pass pass) {
+    const Activity activity = pass == Pass::forward ? Activity::forward : Activity::backward;
     std::vector<int> needed(devices_.size(), no_index);
-    if (sharding_.parameters && sharing_count() > 1) needed = gather_parameters(layer, activity);
+    for (const Communication& it : communications_of(layer))
+      if (it.moment == Moment::before_pass && it.pass == pass && sharing_count() > 1) needed = gather(it);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       before_last_[i] = last_[i];
       if (!has_micro_batch(i)) {
@@ -202,28 +181,31 @@ class ZeroGraph {
       }
       const Stage& stage = plan_.pipelines[i].stages.front();
       double seconds =
-          activity == Activity::forward ? model_.forward_s(stage, layer) : model_.backward_s(stage, layer);
-      const int first = activity == Activity::forward ? 0 : model_.layers() - 1;
+          pass == Pass::forward ? model_.forward_s(stage, layer) : model_.backward_s(stage, layer);
+      const int first = pass == Pass::forward ? 0 : model_.layers() - 1;
       if (layer == first) seconds += model_.of(stage).overhead_s;
       TaskLabel of = label(activity, layer);
       of.pipeline = static_cast<int>(i);
       of.stage = 0;
       last_[i] = builder_.compute(devices_[i], seconds, std::array{last_[i], needed[i]}, of);
     }
+    for (const Communication& it : communications_of(layer))
+      if (it.moment == Moment::after_pass && it.pass == pass) reduce_scatter(it);
   }
 
   /// Returns, by device, the task after which it has the parameters of the layer. The gather starts when the
   /// device starts to compute the previous layer (prefetching).
-  std::vector<int> gather_parameters(int layer, Activity activity) {
-    TaskLabel of = label(Activity::all_gather, layer);
-    of.phase = activity == Activity::forward ? 0 : sharing_count() - 1;
-    return collective(before_last_, model_.parameter_bytes_of(layer), of);
+  std::vector<int> gather(const Communication& it) {
+    TaskLabel of = label(Activity::all_gather, it.layers.first);
+    of.phase = it.pass == Pass::forward ? 0 : sharing_count() - 1;
+    return collective(before_last_, it.bytes, of);
   }
 
   /// Compressing the gradients, and decompressing a device's own part, are computed before the collective.
   /// Devices with copies of a part then all-reduce it (PyTorch's HYBRID_SHARD).
-  void reduce_scatter(int layer) {
-    const double bytes = model_.gradient_bytes(layer, true, are_compressed_),
+  void reduce_scatter(const Communication& it) {
+    const int layer = it.layers.first;
+    const double bytes = it.bytes * (are_compressed_ ? plan_.execution.compression.gradients : 1),
                  compress_s =
                      devices_.size() > 1 && are_compressed_ ? model_.gradient_compression_s(bytes) : 0;
     for (std::size_t i = 0; compress_s > 0 && i < devices_.size(); ++i) {
@@ -324,17 +306,16 @@ class ZeroGraph {
       ends.push_back(seconds > 0 ? builder_.compute(devices_[i], seconds, done, of)
                                  : builder_.wait(0, done, of));
     }
-    if (sharding_.parameters) return ends;
-    double bytes = 0;
-    for (int layer = 0; layer < model_.layers(); ++layer) bytes += model_.parameter_bytes_of(layer);
-    std::vector<int> received = collective(ends, bytes, label(Activity::all_gather, no_index));
+    const Communication& last = communications_.back();
+    if (last.moment != Moment::after_update) return ends;
+    std::vector<int> received = collective(ends, last.bytes, label(Activity::all_gather, no_index));
     received.insert(received.end(), ends.begin(), ends.end());
     return received;
   }
 
   const Plan& plan_;
-  const OptimizerShardingTraits sharding_;
   const LoadModel model_;
+  const std::vector<Communication> communications_;  // by layer, and after the update
   GraphBuilder builder_;
   const double overhead_s_, efficiency_;
   std::vector<int> devices_;  // [pipeline]
@@ -348,8 +329,9 @@ class ZeroGraph {
 
 }  // namespace
 
-double zero_graph_messages(const Topology& topology, int layers, const Plan& plan) {
-  return message_count(plan, layers, groups_of(topology, plan));
+double zero_graph_messages(const Problem& problem, const Plan& plan) {
+  return message_count(plan, replica_communications(LayerBytes(problem.job, plan.execution), plan),
+                       groups_of(problem.topology, plan));
 }
 
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {

@@ -18,10 +18,9 @@ namespace dtfm::sim {
 /// the memory to keep the gradients (and parameters) of other devices until the last micro-batch.
 ///
 /// With gradient_sync sharded-ps, every device sends a part to every other one directly. With ring,
-/// collectives use a ring of the devices in the order of the pipelines, in G − 1 steps. If every host has g
-/// devices, consecutive in that order, they use g rings with 1 / g of the bytes each, which leave every host
-/// through different devices, like those of NCCL; all rings run their steps synchronously. With hierarchical,
-/// the devices of a site use such rings, and devices with the same part all-reduce it across sites in a ring.
+/// collectives use rings of the devices in the order of the pipelines (parallel_rings), in G − 1 steps; all
+/// rings run their steps synchronously. With hierarchical, the devices of a site use such rings, and devices
+/// with the same part all-reduce it across sites in a ring.
 /// A message is sent when both its sender and its receiver have reached the collective. While one layer is
 /// computed, the parameters of the next are gathered and the gradients of the previous one are scattered.
 /// Devices with fewer micro-batches than others still take part in all collectives. Each device updates its
@@ -31,6 +30,6 @@ namespace dtfm::sim {
 /// WorkStopped.
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan, const StopFunction& stop = {});
 /// Number of messages in that graph.
-double zero_graph_messages(const Topology& topology, int layers, const Plan& plan);
+double zero_graph_messages(const Problem& problem, const Plan& plan);
 
 }  // namespace dtfm::sim

@@ -32,7 +32,8 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       gradient_compression_s_per_byte_(
           gradient_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
       times_(problem, plan.execution, tensor_degrees(plan)),
-      chain_(layer_chain(problem.job)) {}
+      chain_(layer_chain(problem.job)),
+      bytes_(problem.job, plan.execution) {}
 
 /// The maximum over the devices of the stage.
 LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
@@ -68,32 +69,9 @@ double LoadModel::weight_gradient_s(const Stage& stage, int layer) const {
   return time_of(stage, layer).weight_gradient_s;
 }
 
-double LoadModel::uncompressed_gradient_bytes(int layer, bool tied) const {
-  const double parameters = chain_[at(layer)].parameters - (tied ? chain_[at(layer)].tied_parameters : 0);
-  return parameters * parameter_bytes(job_.training).synced;
-}
-
-double LoadModel::gradient_bytes(int layer, bool tied, bool compressed) const {
-  return uncompressed_gradient_bytes(layer, tied) * (compressed ? execution_.compression.gradients : 1);
-}
-
-double LoadModel::tied_gradient_bytes(int layer) const {
-  return chain_[at(layer)].tied_parameters * parameter_bytes(job_.training).synced;
-}
-
 double LoadModel::gradient_compression_s(double bytes) const {
   if (gradient_compression_s_per_byte_ == 0) return 0;  // the compression ratio may be 0
   return bytes / execution_.compression.gradients * gradient_compression_s_per_byte_;
-}
-
-double LoadModel::parameter_bytes_of(int layer) const {
-  return (chain_[at(layer)].parameters - chain_[at(layer)].tied_parameters) *
-         bytes_per_element(job_.training);
-}
-
-double LoadModel::gathered_parameter_bytes(int layer, bool tied) const {
-  return (chain_[at(layer)].parameters - (tied ? chain_[at(layer)].tied_parameters : 0)) *
-         bytes_per_element(job_.training);
 }
 
 /// Bytes held permanently per parameter.
@@ -111,9 +89,8 @@ double LoadModel::gathered_bytes(const Stage& stage) const {
   if (!sharding_.gradients) return 0;
   double max_bytes = 0;
   for (int layer = stage.layers.first; layer < stage.layers.second; ++layer) {
-    double bytes = uncompressed_gradient_bytes(layer, true);
-    if (sharding_.parameters)
-      bytes += parameter_bytes_of(layer) + (layer > 0 ? parameter_bytes_of(layer - 1) : 0);
+    double bytes = bytes_.gradients({layer, layer + 1}, true);
+    if (sharding_.parameters) bytes += bytes_.parameters({std::max(0, layer - 1), layer + 1}, true);
     max_bytes = std::max(max_bytes, bytes);
   }
   return max_bytes;
@@ -160,7 +137,6 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.weight_gradient_s += time.weight_gradient_s;
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
     load.model_flops += (it.forward + it.backward).value() * micro_batch / tensor;
-    load.gradient_bytes += gradient_bytes(layer, begin == 0, true) / tensor;
     working = std::max(working, recomputation.working(layer_on_device(stage, layer)).value());
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
@@ -168,6 +144,8 @@ StageLoad LoadModel::of(const Stage& stage) const {
   load.output_bytes = chain_[at(std::max(0, end - 1))].output.value() * micro_batch /
                       (divides_messages(job_.parallelism) ? tensor : 1);
   if (execution_.optimizer_offload) load.update_s = parameters * host_update_s_per_parameter;
+  load.gradient_bytes =
+      bytes_.gradients(stage.layers, begin == 0) * execution_.compression.gradients / tensor;
   load.weight_bytes = parameters * bytes.checkpointed;
   load.state_bytes = parameters * state_bytes_per_parameter();
   load.activation_bytes = saved_activation_bytes(stage) * micro_batch;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/plan/communication.hpp"
 #include "core/plan/compression.hpp"
 #include "core/plan/layer_times.hpp"
 #include "core/plan/plan.hpp"
@@ -32,7 +33,7 @@ struct StageLoad {
 /// Times are those of LayerTimes, plus the calibrated overhead per micro-batch. Tensor parallelism divides
 /// work and parameters evenly; Parallelism says whether it divides messages and activations. The slowest
 /// device of a stage determines its times. The all-reduces inside a stage are not included (see
-/// StageAllReduces).
+/// core/plan/communication.hpp).
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
 /// those without the attention core (`selective`), or the inputs of the layers (`full`), and the output until
@@ -63,9 +64,6 @@ class LoadModel {
   double backward_s(const Stage& stage, int layer) const;
   /// Seconds of `backward_s` that compute the gradients of the layer's parameters.
   double weight_gradient_s(const Stage& stage, int layer) const;
-  /// Bytes of one layer's gradients that are synchronized, compressed or not. `tied`: the device also holds
-  /// the first layer, so that parameters tied to it count only there.
-  double gradient_bytes(int layer, bool tied, bool compressed) const;
   /// Returns the compressed size of so many bytes of activations.
   double compressed_activations(double bytes) const { return bytes * execution_.compression.activations; }
   /// Returns whether activations and their gradients are compressed between these devices.
@@ -76,21 +74,15 @@ class LoadModel {
   bool is_compressed(std::span<const int> devices) const {
     return dtfm::is_compressed(topology_, execution_.compression, devices);
   }
-  /// Bytes of the gradients of what the layer shares with the first one.
-  double tied_gradient_bytes(int layer) const;
-  /// Bytes of one layer's parameters in the precision of the training, without those tied to the first layer.
-  double parameter_bytes_of(int layer) const;
-  /// Bytes of one layer's parameters that replicas of a sharded optimizer all-gather. `tied` as above.
-  double gathered_parameter_bytes(int layer, bool tied) const;
   /// Seconds to compress, or to decompress, activations of so many bytes uncompressed.
   double activation_compression_s(double bytes) const { return bytes * activation_compression_s_per_byte_; }
   /// Seconds to compress, or to decompress, gradients of so many bytes compressed.
   double gradient_compression_s(double bytes) const;
   int layers() const { return static_cast<int>(chain_.size()); }
+  const LayerBytes& bytes() const { return bytes_; }
 
  private:
   LayerTime time_of(const Stage& stage, int layer) const;
-  double uncompressed_gradient_bytes(int layer, bool tied) const;
   Layer layer_on_device(const Stage& stage, int layer) const;
   double input_bytes(const Stage& stage, int layer) const;
   double saved_activation_bytes(const Stage& stage) const;
@@ -108,6 +100,7 @@ class LoadModel {
   double activation_compression_s_per_byte_, gradient_compression_s_per_byte_;
   LayerTimes times_;
   std::vector<Layer> chain_;
+  LayerBytes bytes_;
 };
 
 }  // namespace dtfm::sim

@@ -23,7 +23,7 @@ struct Computation {
 };
 
 /// Whether the task is the given computation or one of its all-reduces, whose phase tells forward (0) and
-/// backward (1) apart (StageAllReduces).
+/// backward (1) apart.
 bool belongs_to(const TaskLabel& label, Activity computation) {
   const int phase = computation == Activity::forward ? 0 : 1;
   return label.activity == computation || (label.activity == Activity::all_reduce && label.phase == phase);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
@@ -14,47 +13,41 @@
 namespace dtfm::cost {
 namespace {
 
-/// True if in every pipeline both virtual stages are on the same devices.
-bool have_same_devices(const Plan& plan, const std::vector<int>& stages, const std::vector<int>& others) {
-  for (std::size_t i = 0; i < stages.size(); ++i)
-    if ((stages[i] - others[i]) % static_cast<int>(plan.pipelines[i].stages.size()) != 0) return false;
-  return true;
+/// The members of a communication, whose devices it takes. They send `ratio` of its bytes.
+ReplicaGroup replica_group(const IterationModel& model, const Plan& plan, Communication& it, double ratio) {
+  ReplicaGroup group{{}, {}, it.bytes * ratio / model.problem.constants.sync_efficiency};
+  group.parts.reserve(it.devices.size());
+  for (std::size_t i = 0; i < it.devices.size(); ++i)
+    group.parts.push_back(it.parts / static_cast<int>(stage_devices(plan, it, i).size()));
+  group.devices = std::move(it.devices);
+  return group;
 }
 
-/// A bucket has as many parts as its largest stage has devices.
-std::size_t parts_of(const Plan& plan, const GradientBucket& bucket) {
-  std::size_t parts = 1;
-  for (std::size_t i = 0; i < plan.pipelines.size(); ++i)
-    parts = std::max(parts, devices_of(plan.pipelines[i], at(bucket.stage[i])).size());
-  return parts;
-}
-
-/// Parts whose devices are interchangeable form
-/// one group. `holds_first`: all of its devices also hold the first layer.
+/// The replicas of the parts of a bucket, whose devices it takes. Parts whose devices are interchangeable
+/// form one group.
 std::vector<ReplicaGroup> replica_groups(const IterationModel& model, const Plan& plan,
-                                         const GradientBucket& bucket, bool holds_first) {
-  const std::size_t parts = parts_of(plan, bucket);
+                                         std::vector<Communication>& parts) {
   const Problem& problem = model.problem;
+  const Compression& compression = problem.job.execution.compression;
   // By the kinds and hosts of the devices, and compression.
   std::map<std::pair<std::vector<int>, bool>, std::size_t> known;
   std::vector<ReplicaGroup> groups;
-  for (int part = 0; part < static_cast<int>(parts); ++part) {
-    ReplicaGroup group;
-    std::vector<int> kinds;
-    for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
-      const std::vector<int>& devices = devices_of(plan.pipelines[i], at(bucket.stage[i]));
-      group.devices.push_back(device_of_part(devices, part, static_cast<int>(parts)));
-      group.parts.push_back(static_cast<int>(parts / devices.size()));
-      kinds.push_back(model.network.kind(group.devices.back()));
-      kinds.push_back(problem.topology->devices[at(group.devices.back())].host);
+  groups.reserve(parts.size());
+  for (Communication& it : parts) {
+    const bool compressed = is_compressed(problem.topology, compression, it.devices);
+    if (parts.size() > 1) {
+      std::vector<int> kinds;
+      for (const int device : it.devices) {
+        kinds.push_back(model.network.kind(device));
+        kinds.push_back(problem.topology->devices[at(device)].host);
+      }
+      const auto [position, is_new] = known.emplace(std::pair(std::move(kinds), compressed), groups.size());
+      if (!is_new) {
+        ++groups[position->second].count;
+        continue;
+      }
     }
-    const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group.devices);
-    group.bytes = model.stages_of(parts).gradient_bytes(bucket.layers, holds_first, compressed);
-    const auto [position, is_new] = known.emplace(std::pair(std::move(kinds), compressed), groups.size());
-    if (is_new)
-      groups.push_back(std::move(group));
-    else
-      ++groups[position->second].count;
+    groups.push_back(replica_group(model, plan, it, compressed ? compression.gradients : 1));
   }
   return groups;
 }
@@ -148,26 +141,24 @@ const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeli
 
 const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t number, const Plan& plan,
                                                                  const GradientBucket& bucket) {
-  bool holds_first = true;  // all of its devices also hold the first layer
   key_.assign({bucket.layers.first, bucket.layers.second});
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
-    const std::vector<int>& devices = devices_of(plan.pipelines[i], at(bucket.stage[i]));
-    key_.insert(key_.end(), devices.begin(), devices.end());
+    const std::vector<int>& devices = devices_of(plan.pipelines[i], at(bucket.stages[i]));
+    for (const int device : devices) key_.push_back(device);
     key_.push_back(no_index);
-    holds_first = holds_first && &devices == &plan.pipelines[i].stages.front().devices;
   }
-  key_.push_back(holds_first ? 1 : 0);
+  key_.push_back(bucket.holds_first ? 1 : 0);
   key_.push_back(replicas_);
   const auto matches = [&](const SyncEntry& it) { return it.key == key_; };
   SyncEntry& entry = select_version(syncs_[number], matches);
   if (matches(entry)) return entry;
-  std::vector<ReplicaGroup> groups = replica_groups(model_, plan, bucket, holds_first);
+  std::vector<Communication> parts = gradient_syncs(model_.stages.bytes(), plan, bucket);
+  std::vector<ReplicaGroup> groups = replica_groups(model_, plan, parts);
   const Problem& problem = model_.problem;
   if (model_.sharding.optimizer)
     for (ReplicaGroup& group : groups) group.site_shards = replicas_;
-  entry.time =
-      gradient_sync_time(model_.sync, problem.topology, model_.network, groups,
-                         model_.sharding.optimizer ? Collective::reduce_scatter : Collective::all_reduce);
+  entry.time = gradient_sync_time(model_.sync, problem.topology, model_.network, groups,
+                                  parts.front().collective);
   entry.compression_s = 0;
   for (const ReplicaGroup& group : groups)
     if (is_compressed(problem.topology, problem.job.execution.compression, group.devices))
@@ -175,45 +166,33 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
           std::max(entry.compression_s, *std::max_element(group.parts.begin(), group.parts.end()) *
                                             model_.stages.gradient_compression_s(group.bytes));
   if (model_.sharding.optimizer) {
-    const std::size_t parts = parts_of(plan, bucket);
-    for (ReplicaGroup& group : groups)
-      group.bytes = model_.stages_of(parts).parameter_bytes(bucket.layers, holds_first);
+    const Communication gather = parameter_gather(model_.stages.bytes(), parts.front(), bucket.holds_first);
+    for (ReplicaGroup& group : groups) group.bytes = gather.bytes / problem.constants.sync_efficiency;
     entry.gather =
-        gradient_sync_time(model_.sync, problem.topology, model_.network, groups, Collective::all_gather);
+        gradient_sync_time(model_.sync, problem.topology, model_.network, groups, gather.collective);
   }
   entry.key = key_;
   return entry;
 }
 
-/// The layers between two neighbouring stage boundaries of any pipeline; with overlap, every layer. No
-/// synchronization ends before all stages of its bucket have the gradients.
+/// No synchronization ends before all stages of its bucket have the gradients.
 void IterationEstimator::find_buckets(const Plan& plan) {
-  buckets_.clear();
   ready_s_.clear();
   sync_ends_s_.clear();
-  if (costs_.size() < 2) return;
-  const int layers = model_.stages.layers();
-  const bool overlap = model_.problem.job.execution.overlap;
-  std::vector<int> stage(costs_.size());  // virtual stages that hold the layer
-  for (int layer = 0; layer < layers;) {
-    int end = overlap ? layer + 1 : layers;
-    for (std::size_t i = 0; i < costs_.size(); ++i) {
-      while (costs_[i]->layers[at(stage[i])].second <= layer) ++stage[i];
-      end = std::min(end, costs_[i]->layers[at(stage[i])].second);
-    }
-    if (!overlap && !buckets_.empty() && have_same_devices(plan, buckets_.back().stage, stage))
-      buckets_.back().layers.second = end;
-    else
-      buckets_.push_back({{layer, end}, stage});
-    layer = end;
+  layers_.clear();
+  for (const PipelineCost* cost : costs_) layers_.push_back(&cost->layers);
+  if (costs_.size() < 2) {
+    buckets_.clear();
+    return;
   }
+  find_gradient_buckets(plan, layers_, model_.stages.layers(), buckets_);
   for (const GradientBucket& bucket : buckets_) {
     double latest_s = 0;
     for (std::size_t i = 0; i < costs_.size(); ++i) {
-      ready_s_.push_back(gradients_ready_s(model_, plan.pipelines[i], *costs_[i], *times_[i], bucket.stage[i],
-                                           bucket.layers.first));
+      ready_s_.push_back(gradients_ready_s(model_, plan.pipelines[i], *costs_[i], *times_[i],
+                                           bucket.stages[i], bucket.layers.first));
       latest_s = std::max(latest_s, ready_s_.back());
-      end_s_ = std::max(end_s_, ready_s_.back() + costs_[i]->update_s[at(bucket.stage[i])]);
+      end_s_ = std::max(end_s_, ready_s_.back() + costs_[i]->update_s[at(bucket.stages[i])]);
     }
     sync_ends_s_.push_back(latest_s);
     sum_of_ends_s_ += latest_s;
@@ -244,7 +223,7 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
   const GradientBucket& bucket = buckets_[number];
   const SyncEntry& sync = sync_of(number, plan, bucket);
   const auto stage_of = [&](std::size_t i) -> StageBusy& {
-    return stages_[i][at(bucket.stage[i]) % stages_[i].size()];
+    return stages_[i][at(bucket.stages[i]) % stages_[i].size()];
   };
   // Two synchronizations use the same channels only if two of their stages are the same.
   double start_s = 0, latest_s = 0, second_latest_s = 0;
@@ -271,7 +250,7 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
   }
   sum_of_ends_s_ += sync_ends_s_[number] - ready_s;
   for (std::size_t i = 0; i < costs_.size(); ++i)
-    end_s_ = std::max(end_s_, sync_ends_s_[number] + costs_[i]->update_s[at(bucket.stage[i])]);
+    end_s_ = std::max(end_s_, sync_ends_s_[number] + costs_[i]->update_s[at(bucket.stages[i])]);
   estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, sync_ends_s_[number]);
   estimate_.egress_usd += sync.time.egress_usd;
 }
@@ -313,34 +292,30 @@ double IterationEstimator::synchronized_s(const Plan& plan, std::size_t pipeline
 /// Every pipeline synchronizes its copies when both of its stages are ready. A link carries one pipeline
 /// after the other.
 void IterationEstimator::synchronize_tied(const Plan& plan) {
-  for (int layer = 1; layer < model_.stages.layers(); ++layer)
-    for (std::size_t i = 0; model_.stages.tied_gradient_bytes(layer) > 0 && i < costs_.size(); ++i) {
-      int stage = 0;
-      while (costs_[i]->layers[at(stage)].second <= layer) ++stage;
-      const std::vector<int>&first = devices_of(plan.pipelines[i], 0),
-            &last = devices_of(plan.pipelines[i], at(stage));
-      if (first == last) continue;
-      const double start_s = std::max(synchronized_s(plan, i, 0, 0), synchronized_s(plan, i, stage, layer));
-      const double end_s = start_s + tied_sync_s(first, last, layer, start_s);
-      estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, end_s);
-      end_s_ = std::max(end_s_, end_s + std::max(costs_[i]->update_s[0], costs_[i]->update_s[at(stage)]));
-      for (const int it : {0, stage}) {
-        StageBusy& busy = stages_[i][at(it) % stages_[i].size()];
-        busy.decompressed_s = std::max(busy.decompressed_s, end_s);
-      }
+  std::vector<Communication> syncs = tied_syncs(model_.stages.bytes(), plan, layers_);
+  for (std::size_t first = 0; first < syncs.size(); first += at(syncs[first].parts)) {
+    Communication& it = syncs[first];  // and its other parts
+    const std::size_t i = at(it.pipelines.front());
+    const double start_s = std::max(synchronized_s(plan, i, it.stages[0], 0),
+                                    synchronized_s(plan, i, it.stages[1], it.layers.first));
+    const double end_s = start_s + tied_sync_s(plan, {&it, at(it.parts)}, start_s);
+    estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, end_s);
+    for (const int stage : it.stages) {
+      end_s_ = std::max(end_s_, end_s + costs_[i]->update_s[at(stage)]);
+      StageBusy& busy = stages_[i][at(stage) % stages_[i].size()];
+      busy.decompressed_s = std::max(busy.decompressed_s, end_s);
     }
+  }
 }
 
-/// Duration of the all-reduce between the stages of a pipeline that share parameters of `layer`.
-double IterationEstimator::tied_sync_s(const std::vector<int>& first, const std::vector<int>& last, int layer,
+/// Duration of an all-reduce between the stages of a pipeline that share parameters, in `parts`.
+double IterationEstimator::tied_sync_s(const Plan& plan, std::span<Communication> parts,
                                        double start_s) {
-  const int parts = parts_between(first, last);
   std::vector<ReplicaGroup> groups;
-  for (int part = 0; part < parts; ++part)
-    groups.push_back({{device_of_part(first, part, parts), device_of_part(last, part, parts)},
-                      {parts / static_cast<int>(first.size()), parts / static_cast<int>(last.size())},
-                      model_.stages_of(at(parts)).tied_gradient_bytes(layer)});
-  const SyncTime time = gradient_sync_time(pair_all_reduce, model_.problem.topology, model_.network, groups);
+  groups.reserve(parts.size());
+  for (Communication& it : parts) groups.push_back(replica_group(model_, plan, it, 1));
+  const SyncTime time =
+      gradient_sync_time(parts.front().algorithm, model_.problem.topology, model_.network, groups);
   estimate_.egress_usd += time.egress_usd;
   return use_links(time, start_s) - start_s;
 }

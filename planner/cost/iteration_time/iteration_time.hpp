@@ -5,9 +5,11 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "core/plan/communication.hpp"
 #include "core/plan/plan.hpp"
 #include "planner/cost/iteration_time/gradient_sync_time.hpp"
 #include "planner/cost/iteration_time/iteration_model.hpp"
@@ -56,12 +58,6 @@ struct EstimateBounds {
 /// plan's execution must be that of the model's job, except for the flushes. Throws Error for a plan that the
 /// schedule or the optimizer sharding cannot run, or with invalid tensor degrees (check_tensor_degrees).
 IterationEstimate estimate_iteration(const IterationModel& model, const Plan& plan);
-
-/// Consecutive layers that lie in one stage of each pipeline.
-struct GradientBucket {
-  std::pair<int, int> layers;
-  std::vector<int> stage;  // by pipeline: the virtual stage that holds them
-};
 
 /// Estimates plans that differ little from each other. It caches the costs of the last two versions of each
 /// pipeline and of each synchronization. So after a change of one pipeline, accepted or rejected, the costs
@@ -120,7 +116,7 @@ class IterationEstimator {
   void synchronize_tied(const Plan& plan);
   void gather_parameters(const Plan& plan);
   void estimate_partitioned_gradients(const Plan& plan);
-  double tied_sync_s(const std::vector<int>& first, const std::vector<int>& last, int layer, double start_s);
+  double tied_sync_s(const Plan& plan, std::span<Communication> parts, double start_s);
   double synchronized_s(const Plan& plan, std::size_t pipeline, int virtual_stage, int layer) const;
   void set_totals();
 
@@ -132,6 +128,7 @@ class IterationEstimator {
   std::vector<const PipelineCost*> costs_;
   LinkContention contention_;
   std::vector<const PipelineTime*> times_;
+  std::vector<const StageLayers*> layers_;  // of virtual stages, by pipeline
   std::vector<GradientBucket> buckets_;
   std::vector<double> ready_s_;         // [bucket][pipeline]: when the stage has the gradients of the bucket
   std::vector<double> sync_ends_s_;     // by bucket; a lower bound, until it is synchronized

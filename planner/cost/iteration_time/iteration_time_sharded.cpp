@@ -25,7 +25,7 @@ void IterationEstimator::gather_parameters(const Plan& plan) {
   for (std::size_t number = buckets_.size(); number-- > 0;) {
     const GradientBucket& bucket = buckets_[number];
     const SyncTime& gather = syncs_[number].entries[syncs_[number].last].gather;
-    const auto stage_of = [&](std::size_t i) { return at(bucket.stage[i]) % stages_[i].size(); };
+    const auto stage_of = [&](std::size_t i) { return at(bucket.stages[i]) % stages_[i].size(); };
     double start_s = 0, latest_s = 0, second_latest_s = 0;
     for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
       const double gathered_s = stages_[i][stage_of(i)].gathered_s;

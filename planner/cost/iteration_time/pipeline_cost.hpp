@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/plan/plan.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "planner/cost/iteration_time/in_flight.hpp"
 #include "planner/cost/iteration_time/iteration_model.hpp"
 #include "planner/cost/iteration_time/pipeline_time.hpp"
@@ -46,11 +47,6 @@ struct PipelineCost {
   double egress_usd = 0;                 // per iteration, without gradient synchronization
   std::vector<LinkDemand> link_demands;  // ordered by hop, forward before backward
 };
-
-/// Devices that hold this virtual stage.
-inline const std::vector<int>& devices_of(const Pipeline& pipeline, std::size_t virtual_stage) {
-  return pipeline.stages[virtual_stage % pipeline.stages.size()].devices;
-}
 
 /// Cost of a pipeline with `flush` micro-batches between two flushes (0: one flush per iteration), whose
 /// state `replicas` pipelines partition (IterationModel::replicas_of). Every stage must have as many devices

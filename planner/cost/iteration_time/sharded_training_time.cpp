@@ -9,6 +9,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/cluster/host_channels.hpp"
+#include "core/plan/communication.hpp"
 #include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
 namespace dtfm::cost {
@@ -21,26 +23,13 @@ struct CollectiveTime {
 };
 
 /// Message of a device in every step of a ring collective.
-struct RingHop {
+struct CostedHop {
   std::size_t to = 0;
   double share = 1;  // of the part that the device forwards
   MessageCost cost = {};
   SharedPath shared = {};
   double usd_per_byte = 0;
 };
-
-/// Whether the devices fill several hosts, with `on_host` consecutive devices on each.
-bool fills_hosts(const Topology& topology, const std::vector<int>& devices, std::size_t on_host) {
-  if (on_host < 2 || on_host == devices.size() || devices.size() % on_host != 0) return false;
-  std::set<int> hosts;
-  for (std::size_t i = 0; i < devices.size(); i += on_host) {
-    const int host = topology.devices[at(devices[i])].host;
-    if (!hosts.insert(host).second) return false;
-    for (std::size_t k = 1; k < on_host; ++k)
-      if (topology.devices[at(devices[i + k])].host != host) return false;
-  }
-  return true;
-}
 
 /// Reduce-scatters and all-gathers of n devices, which take n − 1 steps around a ring or, with sharded-ps, a
 /// single exchange of each with each. If hosts have g devices each, there are g rings with 1 / g of the
@@ -63,8 +52,8 @@ class Collectives {
   double slowest_hop_s_per_byte() const {
     double slowest = 0;
     const auto n = static_cast<double>(devices_.size());
-    for (const std::vector<RingHop>& hops : hops_)
-      for (const RingHop& hop : hops)
+    for (const std::vector<CostedHop>& hops : hops_)
+      for (const CostedHop& hop : hops)
         slowest = std::max(slowest, hop.share * hop.cost.seconds_per_byte * (n - 1) / n);
     for (std::size_t i = 0; i < devices_.size() && !is_ring_; ++i)
       for (std::size_t k = 0; k < devices_.size(); ++k)
@@ -75,28 +64,15 @@ class Collectives {
 
  private:
   void find_hops() {
-    const Topology& topology = model_.problem.topology;
-    const std::size_t n = devices_.size();
-    const auto host = [&](std::size_t i) { return topology.devices[at(devices_[i])].host; };
-    std::size_t on_host = 1;
-    while (on_host < n && host(on_host) == host(0)) ++on_host;
-    hops_.resize(n);
-    const bool has_multiple_rings = fills_hosts(topology, devices_, on_host);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (!has_multiple_rings) {
-        add_hop(i, (i + 1) % n, 1);
-        continue;
-      }
-      const std::size_t rank = i % on_host, next_rank = (rank + 1) % on_host;
-      const double outside = 1 / static_cast<double>(on_host);
-      add_hop(i, i - rank + next_rank, 1 - outside);
-      add_hop(i, (i - rank + on_host) % n + next_rank, outside);
-    }
+    hops_.resize(devices_.size());
+    const auto rings = parallel_rings(model_.problem.topology, devices_);
+    for (std::size_t from = 0; from < rings.size(); ++from)
+      for (const RingHop& hop : rings[from]) add_hop(from, hop.to, hop.share);
   }
 
   void add_hop(std::size_t from, std::size_t to, double share) {
     const int sender = devices_[from], receiver = devices_[to];
-    RingHop hop{to, share, model_.network.message(sender, receiver)};
+    CostedHop hop{to, share, model_.network.message(sender, receiver)};
     if (model_.network.shared_count() > 0) hop.shared = model_.network.shared(sender, receiver);
     hop.usd_per_byte = model_.network.usd_per_byte(sender, receiver);
     hops_[from].push_back(hop);
@@ -117,8 +93,8 @@ class Collectives {
     const double part = bytes / n;
     std::map<int, double> link_bytes;  // in a step, by shared capacity
     CollectiveTime result;
-    for (const std::vector<RingHop>& hops : hops_)
-      for (const RingHop& hop : hops) {
+    for (const std::vector<CostedHop>& hops : hops_)
+      for (const CostedHop& hop : hops) {
         result.egress_usd += (n - 1) * part * hop.share * hop.usd_per_byte;
         for (const int id : hop.shared) link_bytes[id] += part * hop.share;
       }
@@ -147,9 +123,9 @@ class Collectives {
   /// A message takes at least as long as the capacities on its path need for all messages of the step.
   std::vector<std::vector<HopSeconds>> hop_times(double part, const std::map<int, double>& link_bytes) const {
     std::vector<std::vector<HopSeconds>> times;
-    for (const std::vector<RingHop>& hops : hops_) {
+    for (const std::vector<CostedHop>& hops : hops_) {
       times.emplace_back();
-      for (const RingHop& hop : hops) {
+      for (const CostedHop& hop : hops) {
         double occupancy_s = hop.cost.occupancy_s(part * hop.share);
         for (const int id : hop.shared)
           occupancy_s = std::max(occupancy_s, link_bytes.at(id) * model_.network.shared_seconds_per_byte(id));
@@ -201,7 +177,7 @@ class Collectives {
   const IterationModel& model_;
   const std::vector<int> devices_;
   const bool is_ring_;
-  std::vector<std::vector<RingHop>> hops_;  // [device]
+  std::vector<std::vector<CostedHop>> hops_;  // [device]
   std::map<double, CollectiveTime> known_;  // by bytes
 };
 
@@ -229,21 +205,28 @@ bool compresses_gradients(const IterationModel& model, const std::vector<int>& d
          is_compressed(model.problem.topology, model.problem.job.execution.compression, devices);
 }
 
-double parameter_bytes(const IterationModel& model, int layer) {
-  return model.stages.parameter_bytes({layer, layer + 1}, true);
-}
-
-double gradient_bytes(const IterationModel& model, int layer, bool compressed) {
-  return model.stages.gradient_bytes({layer, layer + 1}, true, compressed);
+/// Bytes of the data of a communication as they are sent.
+double sent_bytes(const IterationModel& model, const Communication& it, bool compressed) {
+  const Problem& problem = model.problem;
+  const double ratio =
+      compressed && it.payload == Payload::gradients ? problem.job.execution.compression.gradients : 1;
+  return it.bytes * ratio / problem.constants.sync_efficiency;
 }
 
 class ShardedTraining {
  public:
   ShardedTraining(const IterationModel& model, const Plan& plan)
-      : model_(model), sharding_(model.sharding), collectives_(model, devices_of(plan)) {
+      : model_(model),
+        communications_(replica_communications(model.stages.bytes(), plan)),
+        collectives_(model, devices_of(plan)) {
     const std::vector<int> devices = devices_of(plan);
     replicas_ = static_cast<double>(devices.size());
     is_compressed_ = compresses_gradients(model, devices);
+    for (const Communication& it : communications_) {  // ordered by layer
+      const double bytes = sent_bytes(model, it, is_compressed_);
+      if (it.moment == Moment::before_pass && it.pass == Pass::forward) gathered_bytes_.push_back(bytes);
+      if (it.moment == Moment::after_pass) scattered_bytes_.push_back(bytes);
+    }
     std::set<DeviceGroup> groups;
     for (std::size_t i = 0; i < devices.size(); ++i)
       groups.insert({model.stages.kind_of(devices[i]), plan.pipelines[i].micro_batches});
@@ -344,14 +327,14 @@ class ShardedTraining {
 
   /// Starts when the devices begin their last computation.
   void gather(int layer) {
-    if (!sharding_.parameters) return;
+    if (gathered_bytes_.empty()) return;
     double ready_s = 0;
     for (const GroupState& group : groups_) ready_s = std::max(ready_s, group.before_last_s);
-    gathered_s_ = add(collectives_.of(parameter_bytes(model_, layer)), ready_s, gather_free_s_);
+    gathered_s_ = add(collectives_.of(gathered_bytes_[at(layer)]), ready_s, gather_free_s_);
   }
 
   void reduce_scatter(int layer) {
-    const double bytes = gradient_bytes(model_, layer, is_compressed_);
+    const double bytes = scattered_bytes_[at(layer)];
     const double compress_s = is_compressed_ ? model_.stages.gradient_compression_s(bytes) : 0;
     double ready_s = 0;
     for (GroupState& group : groups_) {
@@ -368,24 +351,20 @@ class ShardedTraining {
       result.update_s = std::max(result.update_s, group.update_s);
       result.end_s = std::max(result.end_s, std::max(group.last_s, scattered_s_) + group.update_s);
     }
-    double bytes = 0;
-    for (int layer = 0; layer < layers(); ++layer) {
-      bytes += parameter_bytes(model_, layer);
-      result.egress_usd +=
-          rounds_ * collectives_.of(gradient_bytes(model_, layer, is_compressed_)).egress_usd;
-      if (sharding_.parameters)
-        result.egress_usd += 2 * rounds_ * collectives_.of(parameter_bytes(model_, layer)).egress_usd;
+    for (const Communication& it : communications_) {
+      const CollectiveTime time = collectives_.of(sent_bytes(model_, it, is_compressed_));
+      const bool is_last = it.moment == Moment::after_update;
+      result.egress_usd += (is_last ? 1 : rounds_) * time.egress_usd;
+      if (is_last) result.end_s += time.seconds;
     }
-    if (sharding_.parameters) return result;
-    const CollectiveTime last = collectives_.of(bytes);
-    result.end_s += last.seconds;
-    result.egress_usd += last.egress_usd;
     return result;
   }
 
   const IterationModel& model_;
-  const OptimizerShardingTraits& sharding_;
+  const std::vector<Communication> communications_;
   Collectives collectives_;
+  // [layer]: before each pass, and after the backward one. No parameters are gathered if all hold them.
+  std::vector<double> gathered_bytes_, scattered_bytes_;
   double replicas_ = 1;
   bool is_compressed_ = false;  // gradients are
   std::vector<GroupState> groups_;
@@ -404,14 +383,13 @@ ShardedTrainingTime sharded_training_time(const IterationModel& model, const Pla
 ShardedTraffic min_sharded_traffic(const IterationModel& model, const Plan& plan) {
   const std::vector<int> devices = devices_of(plan);
   const bool compressed = compresses_gradients(model, devices);
-  double gradients = 0, parameters = 0;  // bytes
-  for (int layer = 0; layer < model.stages.layers(); ++layer) {
-    gradients += gradient_bytes(model, layer, compressed);
-    parameters += parameter_bytes(model, layer);
-  }
+  double gradients = 0, gathered = 0, after = 0;  // bytes
+  for (const Communication& it : replica_communications(model.stages.bytes(), plan))
+    (it.payload == Payload::gradients     ? gradients
+     : it.moment == Moment::after_update ? after
+                                         : gathered) += sent_bytes(model, it, compressed);
   const double s_per_byte = Collectives(model, devices).slowest_hop_s_per_byte();
-  if (model.sharding.parameters) return {std::max(gradients, 2 * parameters) * s_per_byte, 0};
-  return {gradients * s_per_byte, parameters * s_per_byte};
+  return {std::max(gradients, gathered) * s_per_byte, after * s_per_byte};
 }
 
 }  // namespace dtfm::cost

@@ -19,7 +19,10 @@ bool recomputes(const Job& job) {
 }  // namespace
 
 StageCosts::StageCosts(const Problem& problem, int tensor)
-    : problem_(problem), tensor_(tensor), layers_(layer_count(problem.job.model)) {
+    : problem_(problem),
+      tensor_(tensor),
+      layers_(layer_count(problem.job.model)),
+      bytes_(problem.job, problem.job.execution) {
   find_kinds();
   find_bytes();
 }
@@ -62,12 +65,10 @@ void StageCosts::find_bytes() {
   const RecomputationTraits& recomputation = traits(job.execution.recomputation);
   const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
   held_ = bytes.resident + error_feedback_bytes(job.training, job.execution.compression);
-  gradient_bytes_per_parameter_ = bytes.synced;
-  weight_bytes_per_parameter_ = bytes.weights;
   saved_ = bytes.checkpointed;
   const double micro_batch = job.execution.micro_batch,
                sent = micro_batch / (divides_messages(job.parallelism) ? tensor_ : 1);
-  parameters_ = kept_ = all_reduced_ = {0};
+  kept_ = all_reduced_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     const Layer& it = chain[at(layer)];
     const Layer held = of_device(it);
@@ -76,11 +77,9 @@ void StageCosts::find_bytes() {
     const Bytes input = of_device(before).output;
     output_.push_back(before.output.value() * sent);
     held_output_.push_back(input.value() * micro_batch);
-    parameters_.push_back(parameters_.back() + it.parameters / tensor_);
     kept_.push_back(kept_.back() + recomputation.kept(held, input).value() * micro_batch);
-    all_reduced_.push_back(all_reduced_.back() + it.output.value() * micro_batch);
+    all_reduced_.push_back(all_reduced_.back() + bytes_.output(layer));
     working_.push_back(recomputation.working(held).value() * micro_batch);
-    tied_.push_back(it.tied_parameters / tensor_);
     model_flops_ += (it.forward + it.backward).value();
   }
   find_partitioned_state();
@@ -100,26 +99,27 @@ void StageCosts::find_bytes() {
 void StageCosts::find_partitioned_state() {
   const Job& job = problem_.job;
   unpartitioned_.assign(at(layers_), 0);
-  const double weights = weight_bytes_per_parameter_, gradients = gradient_bytes_per_parameter_;
-  const auto own = [&](int layer) { return between(parameters_, {layer, layer + 1}) - tied_[at(layer)]; };
+  const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
   double whole = 0;  // bytes per parameter that every replica holds
   switch (job.execution.optimizer_sharding) {
     case OptimizerSharding::none:
       return;
     case OptimizerSharding::zero1:
-      whole = weights + gradients;
+      whole = bytes.weights + bytes.synced;
       break;
     case OptimizerSharding::zero2:
-      whole = weights;
-      for (int layer = 0; layer < layers_; ++layer) unpartitioned_[at(layer)] = own(layer) * gradients;
+      whole = bytes.weights;
+      for (int layer = 0; layer < layers_; ++layer)
+        unpartitioned_[at(layer)] = bytes_.gradients({layer, layer + 1}, true) / tensor_;
       break;
     case OptimizerSharding::zero3:
       for (int layer = 0; layer < layers_; ++layer)
-        unpartitioned_[at(layer)] =
-            own(layer) * (gradients + weights) + (layer > 0 ? own(layer - 1) * weights : 0);
+        unpartitioned_[at(layer)] = (bytes_.gradients({layer, layer + 1}, true) +
+                                     bytes_.parameters({std::max(0, layer - 1), layer + 1}, true)) /
+                                    tensor_;
       break;
   }
-  partitioned_ = std::max(0.0, dtfm::parameter_bytes(job.training).resident - whole);
+  partitioned_ = std::max(0.0, bytes.resident - whole);
   held_ -= partitioned_;
 }
 
@@ -135,33 +135,18 @@ ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers) const {
           end.update_s - begin.update_s - tied, end.weight_gradient_s - begin.weight_gradient_s};
 }
 
-/// Parameters that would be counted twice, because they are tied to the first layer of the same stage.
-double StageCosts::tied_twice(std::pair<int, int> layers) const {
-  double sum = 0;
-  if (layers.first == 0)
-    for (int layer = 1; layer < layers.second; ++layer) sum += tied_[at(layer)];
-  return sum;
-}
-
-double StageCosts::parameters_of(std::pair<int, int> layers, bool with_first) const {
-  double parameters = between(parameters_, layers);
-  if (with_first)
-    for (int layer = layers.first; layer < layers.second; ++layer) parameters -= tied_[at(layer)];
-  return parameters;
+/// Of each device. Those tied to the first layer of the same stage are not counted again.
+double StageCosts::held_parameters(std::pair<int, int> layers) const {
+  return bytes_.elements(layers, layers.first == 0) / tensor_;
 }
 
 double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed) const {
   const double ratio = compressed ? problem_.job.execution.compression.gradients : 1;
-  return parameters_of(layers, with_first) * gradient_bytes_per_parameter_ * ratio /
-         problem_.constants.sync_efficiency;
+  return bytes_.gradients(layers, with_first) / tensor_ * ratio / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::parameter_bytes(std::pair<int, int> layers, bool with_first) const {
-  return parameters_of(layers, with_first) * weight_bytes_per_parameter_ / problem_.constants.sync_efficiency;
-}
-
-double StageCosts::tied_gradient_bytes(int layer) const {
-  return tied_[at(layer)] * gradient_bytes_per_parameter_ / problem_.constants.sync_efficiency;
+  return bytes_.parameters(layers, with_first) / tensor_ / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::gradient_compression_s(double bytes) const {
@@ -171,11 +156,10 @@ double StageCosts::gradient_compression_s(double bytes) const {
   return gradients * gradient_compression_s_per_byte_;
 }
 
-/// Tensor parallelism takes two all-reduces per layer in the forward and two in the backward (Shoeybi et al.,
-/// arXiv 1909.08053), each of the layer's output in 2 (t − 1) messages of 1 / t of it. Full recomputation
-/// repeats those of the forward.
+/// Each all-reduce of a layer's output takes 2 (t − 1) messages of 1 / t of it.
 StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool backward) const {
-  const double count = backward && traits(problem_.job.execution.recomputation).repeats_all_reduces ? 4 : 2;
+  const double count =
+      all_reduces_per_layer(problem_.job.execution, backward ? Pass::backward : Pass::forward);
   const double steps = 2.0 * (tensor_ - 1);
   return {(layers.second - layers.first) * count * steps,
           between(all_reduced_, layers) * count * steps / tensor_};
@@ -187,7 +171,7 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas) const {
   const auto [begin, end] = layers;
   const bool buffers = traits(problem_.job.execution.schedule).keeps_boundary_buffers;
   StageNeeds needs;
-  needs.state = (between(parameters_, layers) - tied_twice(layers)) * (held_ + partitioned_ / replicas);
+  needs.state = held_parameters(layers) * (held_ + partitioned_ / replicas);
   needs.per_micro_batch = between(kept_, layers);
   if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * held_output_[at(end)];
   if (begin > 0 && buffers) needs.per_micro_batch += held_output_[at(begin)];
@@ -202,7 +186,7 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas) const {
 }
 
 double StageCosts::saved_bytes(std::pair<int, int> layers) const {
-  return (between(parameters_, layers) - tied_twice(layers)) * saved_;
+  return held_parameters(layers) * saved_;
 }
 
 }  // namespace dtfm::cost

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/communication.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
 
@@ -32,6 +33,7 @@ class StageCosts {
 
   const Job& job() const { return problem_.job; }
   int layers() const { return layers_; }
+  const LayerBytes& bytes() const { return bytes_; }
   int tensor() const { return tensor_; }
   /// Devices of one kind have the same GPU and speed, hence the same times.
   int kind_of(int device) const { return kind_[static_cast<std::size_t>(device)]; }
@@ -50,8 +52,6 @@ class StageCosts {
   /// Gradient bytes of one device. `with_first`: the stage also has the first layer, so tied parameters are
   /// not counted again.
   double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
-  /// The same for what the layer shares with the first one, uncompressed.
-  double tied_gradient_bytes(int layer) const;
   /// Seconds to compress gradients to `bytes`, or to decompress them.
   double gradient_compression_s(double bytes) const;
   /// All-reduces of a micro-batch within a stage: messages that each device sends in the ring, one after the
@@ -87,28 +87,26 @@ class StageCosts {
   void find_kinds();
   void find_bytes();
   void find_partitioned_state();
-  double tied_twice(std::pair<int, int> layers) const;
-  double parameters_of(std::pair<int, int> layers, bool with_first) const;
+  double held_parameters(std::pair<int, int> layers) const;
   double between(const std::vector<double>& before, std::pair<int, int> layers) const {
     return before[static_cast<std::size_t>(layers.second)] - before[static_cast<std::size_t>(layers.first)];
   }
 
   const Problem& problem_;
   int tensor_, layers_;
+  LayerBytes bytes_;
   std::vector<int> kind_;  // by device
   std::vector<KindTimes> times_;
   /// Bytes per parameter: on every replica, and of all replicas together.
   double held_ = 0, partitioned_ = 0;
-  double gradient_bytes_per_parameter_ = 0, weight_bytes_per_parameter_ = 0, saved_ = 0;
-  double model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
+  double saved_ = 0, model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
   std::vector<double>
       output_;  // uncompressed bytes that a device sends per micro-batch before each layer, and at the end
   std::vector<double> held_output_;                      // bytes of the same activation that a device holds
   std::vector<double> boundary_bytes_, compression_s_;   // before each layer
-  std::vector<double> parameters_, kept_, all_reduced_;  // prefix sums for one device
+  std::vector<double> kept_, all_reduced_;               // prefix sums for one device
   std::vector<double> working_;                          // by layer
   std::vector<double> unpartitioned_;  // by layer: bytes of state that exist as a whole during its passes
-  std::vector<double> tied_;           // by layer, of one device
 };
 
 }  // namespace dtfm::cost

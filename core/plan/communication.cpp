@@ -1,0 +1,268 @@
+#include "core/plan/communication.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/plan/model_state.hpp"
+#include "core/plan/shards.hpp"
+
+namespace dtfm {
+namespace {
+
+bool have_same_devices(const Plan& plan, const std::vector<int>& stages, const std::vector<int>& others) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i] == others[i]) continue;
+    if (stages[i] == no_index || others[i] == no_index) return false;
+    const std::vector<int>&a = devices_of(plan.pipelines[i], at(stages[i])),
+          &b = devices_of(plan.pipelines[i], at(others[i]));
+    if (&a != &b && a != b) return false;
+  }
+  return true;
+}
+
+/// The stage that holds the layer; no_index if none does.
+int stage_with(const StageLayers& layers, int layer) {
+  for (std::size_t stage = 0; stage < layers.size(); ++stage)
+    if (layers[stage].first <= layer && layer < layers[stage].second) return static_cast<int>(stage);
+  return no_index;
+}
+
+}  // namespace
+
+LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
+    : divides_messages_(divides_messages(job.parallelism)) {
+  const ParameterBytes bytes = parameter_bytes(job.training);
+  gradient_ = bytes.synced;
+  weight_ = bytes.weights;
+  elements_ = tied_ = {0};
+  for (const Layer& layer : layer_chain(job)) {
+    elements_.push_back(elements_.back() + layer.parameters);
+    tied_.push_back(tied_.back() + layer.tied_parameters);
+    output_.push_back(layer.output.value() * execution.micro_batch);
+  }
+}
+
+int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass) {
+  return pass == Pass::backward && traits(execution.recomputation).repeats_all_reduces ? 4 : 2;
+}
+
+namespace {
+
+/// The messages from a stage to the next one, or to the one before.
+void add_messages(const LayerBytes& bytes, const Plan& plan, int pipeline, int from, int to,
+                  std::vector<Communication>& result) {
+  const std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
+  const std::vector<int>&senders = stages[at(from)].devices, &receivers = stages[at(to)].devices;
+  const int last_layer = std::max(0, stages[at(std::min(from, to))].layers.second - 1),
+            parts = parts_between(senders, receivers);
+  for (int part = 0; part < parts; ++part)
+    result.push_back({.payload = Payload::activations,
+                      .moment = Moment::after_pass,
+                      .pass = from < to ? Pass::forward : Pass::backward,
+                      .layers = stages[at(from)].layers,
+                      .devices = {device_of_part(senders, part, parts),
+                                  device_of_part(receivers, part, parts)},
+                      .pipelines = {pipeline, pipeline},
+                      .stages = {from, to},
+                      .part = part,
+                      .parts = parts,
+                      .collective = Collective::send,
+                      .bytes = bytes.message(last_layer, parts),
+                      .overlaps = true});
+}
+
+}  // namespace
+
+std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline) {
+  std::vector<Communication> result;
+  const std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
+  for (int stage = 0; at(stage) < stages.size(); ++stage) {
+    const auto& [layers, devices] = stages[at(stage)];
+    for (int layer = layers.first; devices.size() > 1 && layer < layers.second; ++layer)
+      for (const Pass pass : {Pass::forward, Pass::backward})
+        result.push_back({.payload = Payload::partial_sums,
+                          .moment = Moment::after_pass,
+                          .pass = pass,
+                          .layers = {layer, layer + 1},
+                          .devices = devices,
+                          .pipelines = std::vector<int>(devices.size(), pipeline),
+                          .stages = std::vector<int>(devices.size(), stage),
+                          .algorithm = tensor_all_reduce,
+                          .bytes = bytes.output(layer),
+                          .count = all_reduces_per_layer(plan.execution, pass)});
+    if (at(stage) + 1 < stages.size()) add_messages(bytes, plan, pipeline, stage, stage + 1, result);
+    if (stage > 0) add_messages(bytes, plan, pipeline, stage, stage - 1, result);
+  }
+  return result;
+}
+
+void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers, int layer_count,
+                           std::vector<GradientBucket>& buckets) {
+  std::size_t count = 0;
+  std::vector<std::size_t> next(layers.size());  // [pipeline]: its first stage with layers from `layer` on
+  for (int layer = 0; layer < layer_count;) {
+    if (count == buckets.size()) buckets.emplace_back();
+    GradientBucket& it = buckets[count];
+    it.stages.resize(layers.size());
+    int end = plan.execution.overlap ? layer + 1 : layer_count;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const StageLayers& its = *layers[i];
+      std::size_t& stage = next[i];
+      while (stage < its.size() && its[stage].second <= layer) ++stage;
+      const bool exists = stage < its.size(), holds = exists && its[stage].first <= layer;
+      it.stages[i] = holds ? static_cast<int>(stage) : no_index;
+      if (exists) end = std::min(end, holds ? its[stage].second : its[stage].first);
+    }
+    if (!plan.execution.overlap && count > 0 &&
+        have_same_devices(plan, buckets[count - 1].stages, it.stages)) {
+      buckets[count - 1].layers.second = end;
+    } else {
+      it.layers = {layer, end};
+      it.holds_first = have_same_devices(plan, it.stages, buckets.front().stages);
+      ++count;
+    }
+    layer = end;
+  }
+  buckets.resize(count);
+}
+
+std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
+                                          const GradientBucket& bucket) {
+  const bool is_sharded = traits(plan.execution.optimizer_sharding).optimizer;
+  Communication sync{.payload = Payload::gradients,
+                     .moment = Moment::after_last_backward,
+                     .layers = bucket.layers,
+                     .algorithm = plan.execution.gradient_sync,
+                     .collective = is_sharded ? Collective::reduce_scatter : Collective::all_reduce,
+                     .overlaps = plan.execution.overlap};
+  const std::size_t count = bucket.stages.size();
+  sync.devices.reserve(count);
+  sync.pipelines.reserve(count);
+  sync.stages.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (bucket.stages[i] == no_index) continue;
+    sync.pipelines.push_back(static_cast<int>(i));
+    sync.stages.push_back(bucket.stages[i]);
+    const std::size_t degree = devices_of(plan.pipelines[i], at(bucket.stages[i])).size();
+    sync.parts = std::max(sync.parts, static_cast<int>(degree));
+  }
+  sync.bytes = bytes.gradients(bucket.layers, bucket.holds_first) / sync.parts;
+  std::vector<Communication> syncs;
+  syncs.reserve(at(sync.parts));
+  for (int part = 1; part < sync.parts; ++part) syncs.push_back(sync);
+  syncs.push_back(std::move(sync));
+  for (std::size_t part = 0; part < syncs.size(); ++part) {
+    Communication& it = syncs[part];
+    it.part = static_cast<int>(part);
+    for (std::size_t i = 0; i < it.stages.size(); ++i)
+      it.devices.push_back(device_of_part(stage_devices(plan, it, i), it.part, it.parts));
+  }
+  return syncs;
+}
+
+Communication parameter_gather(const LayerBytes& bytes, const Communication& reduce_scatter,
+                               bool holds_first) {
+  Communication gather = reduce_scatter;
+  gather.payload = Payload::parameters;
+  gather.moment = Moment::after_update;
+  gather.collective = Collective::all_gather;
+  gather.bytes = bytes.parameters(gather.layers, holds_first) / gather.parts;
+  gather.overlaps = false;
+  return gather;
+}
+
+std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
+                                      std::span<const StageLayers* const> layers) {
+  std::vector<Communication> syncs;
+  syncs.reserve(layers.size());
+  for (int layer = 1; layer < bytes.layers(); ++layer)
+    for (int i = 0; bytes.tied_gradients(layer) > 0 && at(i) < layers.size(); ++i) {
+      const int first = stage_with(*layers[at(i)], 0), last = stage_with(*layers[at(i)], layer);
+      if (first == no_index || last == no_index) continue;
+      const std::vector<int>&ours = devices_of(plan.pipelines[at(i)], at(first)),
+            &theirs = devices_of(plan.pipelines[at(i)], at(last));
+      if (ours == theirs) continue;
+      const int parts = parts_between(ours, theirs);
+      for (int part = 0; part < parts; ++part)
+        syncs.push_back({.payload = Payload::tied_gradients,
+                         .moment = Moment::after_gradient_sync,
+                         .layers = {layer, layer + 1},
+                         .devices = {device_of_part(ours, part, parts), device_of_part(theirs, part, parts)},
+                         .pipelines = {i, i},
+                         .stages = {first, last},
+                         .part = part,
+                         .parts = parts,
+                         .algorithm = pair_all_reduce,
+                         .bytes = bytes.tied_gradients(layer) / parts});
+    }
+  return syncs;
+}
+
+namespace {
+
+/// Of replicas that partition gradients, each a stage on a device: layer by layer, because no device has the
+/// memory to keep the gradients, or the parameters, of others until the last micro-batch. Devices with fewer
+/// micro-batches than others still take part in all collectives.
+std::vector<Communication> layer_communications(const LayerBytes& bytes, const Plan& plan) {
+  const OptimizerShardingTraits& sharding = traits(plan.execution.optimizer_sharding);
+  Communication all{.algorithm = plan.execution.gradient_sync, .overlaps = true};
+  for (int i = 0; at(i) < plan.pipelines.size(); ++i) {
+    all.devices.push_back(plan.pipelines[at(i)].stages.front().devices.front());
+    all.pipelines.push_back(i);
+    all.stages.push_back(0);
+  }
+  std::vector<Communication> result;
+  const auto add = [&](Payload payload, Moment moment, Pass pass, std::pair<int, int> layers) {
+    Communication& it = result.emplace_back(all);
+    it.payload = payload;
+    it.moment = moment;
+    it.pass = pass;
+    it.layers = layers;
+    const bool gathers = payload == Payload::parameters;
+    it.collective = gathers ? Collective::all_gather : Collective::reduce_scatter;
+    it.bytes = gathers ? bytes.parameters(layers, true) : bytes.gradients(layers, true);
+    it.overlaps = moment != Moment::after_update;
+  };
+  for (int layer = 0; layer < bytes.layers(); ++layer) {
+    for (const Pass pass : {Pass::forward, Pass::backward})
+      if (sharding.parameters) add(Payload::parameters, Moment::before_pass, pass, {layer, layer + 1});
+    add(Payload::gradients, Moment::after_pass, Pass::backward, {layer, layer + 1});
+  }
+  if (!sharding.parameters)
+    add(Payload::parameters, Moment::after_update, Pass::backward, {0, bytes.layers()});
+  return result;
+}
+
+}  // namespace
+
+std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan) {
+  if (traits(plan.execution.optimizer_sharding).gradients) return layer_communications(bytes, plan);
+  std::vector<StageLayers> held;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    held.emplace_back();
+    for (const Stage& stage : pipeline.stages) held.back().push_back(stage.layers);
+  }
+  std::vector<const StageLayers*> layers;
+  for (const StageLayers& it : held) layers.push_back(&it);
+
+  std::vector<Communication> syncs, gathers;
+  if (traits(plan.execution.gradient_sync).messages) {
+    std::vector<GradientBucket> buckets;
+    find_gradient_buckets(plan, layers, bytes.layers(), buckets);
+    for (std::size_t number = buckets.size(); number-- > 0;)  // the last layers have their gradients first
+      for (Communication& it : gradient_syncs(bytes, plan, buckets[number])) {
+        if (traits(plan.execution.optimizer_sharding).optimizer)
+          gathers.push_back(parameter_gather(bytes, it, buckets[number].holds_first));
+        syncs.push_back(std::move(it));
+      }
+    const auto by_part = [](const Communication& a, const Communication& b) { return a.part < b.part; };
+    std::stable_sort(syncs.begin(), syncs.end(), by_part);
+    std::stable_sort(gathers.begin(), gathers.end(), by_part);
+  }
+  if (plan.execution.tied_embedding_sync)
+    for (Communication& it : tied_syncs(bytes, plan, layers)) syncs.push_back(std::move(it));
+  std::move(gathers.begin(), gathers.end(), std::back_inserter(syncs));
+  return syncs;
+}
+
+}  // namespace dtfm

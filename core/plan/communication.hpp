@@ -1,0 +1,139 @@
+// What the devices of a plan send each other in an iteration: who, what, when and how often. The simulator
+// lowers this list to tasks, the estimate times it with its own formulas, and exporters write it. How long
+// anything takes is theirs; so are compression and the links that messages cross.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/index.hpp"
+#include "core/collectives/collective.hpp"
+#include "core/plan/job.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plan/virtual_stages.hpp"
+
+namespace dtfm {
+
+enum class Payload : unsigned char {
+  activations,     // over a boundary between stages, or their gradients if a backward pass sends them
+  partial_sums,    // of activations or their gradients, which the devices of a stage add up
+  gradients,       // of parameters
+  tied_gradients,  // of the parameters that a layer shares with the first one
+  parameters
+};
+
+enum class Pass : unsigned char { forward, backward };
+
+/// When a communication begins.
+enum class Moment : unsigned char {
+  before_pass,          // of its layers, for every micro-batch
+  after_pass,           // of its layers, for every micro-batch
+  after_last_backward,  // of its layers, by all members
+  after_gradient_sync,  // of its layers and of the first one
+  after_update          // of all members
+};
+
+/// A communication among devices. One of a single device sends nothing.
+struct Communication {
+  Payload payload = Payload::gradients;
+  Moment moment = Moment::after_last_backward;
+  Pass pass = Pass::backward;  // of before_pass and after_pass
+  std::pair<int, int> layers = {};
+  std::vector<int> devices = {};                 // in the order of the collective
+  std::vector<int> pipelines = {}, stages = {};  // [member]: what its device computes
+  int part = 0, parts = 1;  // of the data of its layers, which so many communications divide
+  GradientSync algorithm = GradientSync::ring;
+  Collective collective = Collective::all_reduce;
+  /// Uncompressed, that a member has before the communication, or after an all-gather.
+  double bytes = 0;
+  int count = 1;          // of such communications one after another
+  bool overlaps = false;  // members compute other layers meanwhile
+};
+
+/// The devices of the stage of a member.
+inline const std::vector<int>& stage_devices(const Plan& plan, const Communication& it, std::size_t member) {
+  return devices_of(plan.pipelines[at(it.pipelines[member])], at(it.stages[member]));
+}
+
+/// Bytes of what layers [first, second) communicate, uncompressed, of all parts together.
+class LayerBytes {
+ public:
+  LayerBytes(const Job& job, const ExecutionConfig& execution);
+
+  int layers() const { return static_cast<int>(output_.size()); }
+  /// Parameters. `with_first`, here and below: the same devices hold the first layer, so that parameters tied
+  /// to it count only there.
+  double elements(std::pair<int, int> layers, bool with_first) const {
+    return between(elements_, layers) - (with_first ? between(tied_, layers) : 0);
+  }
+  double gradients(std::pair<int, int> layers, bool with_first) const {
+    return elements(layers, with_first) * gradient_;
+  }
+  double parameters(std::pair<int, int> layers, bool with_first) const {
+    return elements(layers, with_first) * weight_;
+  }
+  double tied_gradients(int layer) const { return between(tied_, {layer, layer + 1}) * gradient_; }
+  /// What a layer computes for a micro-batch. Its gradients have as many bytes.
+  double output(int layer) const { return output_[at(layer)]; }
+  /// A message of a micro-batch over the boundary after a layer, which is sent in so many.
+  double message(int layer, int parts) const { return output(layer) / (divides_messages_ ? parts : 1); }
+
+ private:
+  static double between(const std::vector<double>& before, std::pair<int, int> layers) {
+    return before[at(layers.second)] - before[at(layers.first)];
+  }
+
+  std::vector<double> elements_, tied_;  // of all layers before, [layer]
+  std::vector<double> output_;           // [layer]
+  double gradient_ = 0, weight_ = 0;     // bytes of an element
+  bool divides_messages_ = true;
+};
+
+/// The all-reduces of a tensor-parallel stage.
+///
+/// Every layer is divided as Megatron-LM divides the blocks of a transformer (Shoeybi et al., arXiv
+/// 1909.08053, section 3; Narayanan et al., arXiv 2104.04473, section 2.3), also in models of kind `layers`:
+/// each has two all-reduces of its output in the forward, two in the backward, and with recompute `full`
+/// those of the forward once more. (With sequence parallelism, Korthikanti et al., arXiv 2205.05198, each
+/// all-reduce becomes a reduce-scatter and an all-gather, which send the same messages.) The all-reduces of
+/// the embedding and of the head are not modelled. Activations inside a stage are not compressed.
+int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass);
+
+// The following functions take plans with the stages that are computed (expand_virtual_stages).
+
+/// What the devices of a pipeline send each other in every micro-batch, stage by stage. Also the all-reduces
+/// that profiled layer times contain (LayerTimes::includes_all_reduces).
+std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline);
+/// What replicas send each other, and the copies of tied parameters, in the order in which it begins.
+/// Replicas that partition gradients must each be a stage on a device (check_optimizer_sharding); what they
+/// send is ordered by layer.
+std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan);
+
+// The estimate evaluates many plans, and takes parts of that list. There, the stages of `plan` may be those
+// of devices, and the layers of their virtual stages are given by pipeline.
+
+using StageLayers = std::vector<std::pair<int, int>>;
+
+/// Consecutive layers that lie in one stage of each pipeline, so that the same devices synchronize them.
+struct GradientBucket {
+  std::pair<int, int> layers;
+  std::vector<int> stages;  // [pipeline]: that holds them; no_index: none does
+  bool holds_first = true;  // the same devices hold the first layer
+};
+
+/// Sets the buckets of all layers, ascending: as long as possible, or with `overlap` layer by layer. Reuses
+/// the memory of those before.
+void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers, int layer_count,
+                           std::vector<GradientBucket>& buckets);
+/// The synchronization of a bucket, in as many parts as the largest of its stages has devices.
+std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
+                                          const GradientBucket& bucket);
+/// The all-gather of parameters that follows the update of a sharded optimizer, after a reduce-scatter.
+Communication parameter_gather(const LayerBytes& bytes, const Communication& reduce_scatter,
+                               bool holds_first);
+/// In every pipeline, the all-reduce of the gradients of what layers share with the first one, in parts.
+std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
+                                      std::span<const StageLayers* const> layers);
+
+}  // namespace dtfm
