@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "planner/api/finalist_simulation.hpp"
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
 #include "core/cluster/topology.hpp"
@@ -35,8 +34,6 @@ std::string format_sharding(const ExecutionConfig& execution);
 /// Returns the decisions of the planner other than the assignment of devices: "1f1b, sharded-ps, micro-batch
 /// 2, recompute none".
 std::string format_job_decisions(const Job& job, const Plan& plan);
-/// "checkpoint period 12.3 min, chosen by simulation"
-std::string format_checkpoint_period(const api::CheckpointPeriod& period);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string site_composition(const Topology& topology, const std::vector<int>& devices);
 

@@ -20,6 +20,7 @@
 #include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
 #include "core/base/index.hpp"
+#include "planner/io/plan_notes.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "core/io/text/units.hpp"
 #include "core/plan/target.hpp"
@@ -84,8 +85,9 @@ class IterationWriter {
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
                           texts(s_.record.objective, input_).unit, bound_note());
     text += "\n" + sensitivity();
-    return s_.record.checkpoint_period ? text + format_checkpoint_period(*s_.record.checkpoint_period) + "\n"
-                                       : text;
+    return s_.record.checkpoint_period
+               ? text + io::format_checkpoint_period(*s_.record.checkpoint_period) + "\n"
+               : text;
   }
 
   /// Throughput and cost of the undisturbed run: from the simulation if there was one, otherwise from the

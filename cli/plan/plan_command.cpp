@@ -9,7 +9,6 @@
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
-#include "cli/common/plan_notes.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
@@ -26,6 +25,7 @@
 #include "cli/report/report_html.hpp"
 #include "planner/api/comm_cost.hpp"
 #include "planner/io/pareto_json.hpp"
+#include "planner/io/plan_notes.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/target_settings.hpp"
 #include "core/io/importers/foreign_plan.hpp"
@@ -132,7 +132,7 @@ int plan(const PlanOptions& options, const Topology& topology, const Job& job, I
     return exit_code::done;
   io::PlanRecord record = make_plan_record(found, options);
   for (const auto& more :
-       {undecided_notes(job, job.execution, job.automatic), shape_warnings(job, found.placement)})
+       {io::undecided_notes(job, job.execution, job.automatic), shape_warnings(job, found.placement)})
     add_notes(more, record);
   write_output(options, {topology, problem, found.placement, plan, record, {}}, watch);
   // An interrupt is reported even if the search ended by itself at the same moment.
@@ -155,7 +155,7 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
 }
 
 std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
-  std::vector<std::string> warnings = batch_notes(plan, job);
+  std::vector<std::string> warnings = io::batch_notes(plan, job);
   const auto& stages = plan.pipelines.front().stages;
   const int count = static_cast<int>(stages.size());
   bool is_even = true;
@@ -181,7 +181,7 @@ int score(const PlanOptions& options, const Topology& topology, const Job& given
   record.comm_cost = scored.cost;
   if (checkpoint_period_s) record.checkpoint_period = {*checkpoint_period_s, api::PeriodSource::plan_file};
   record.warnings = notes;
-  add_notes(undecided_notes(job, given.execution, undecided), record);
+  add_notes(io::undecided_notes(job, given.execution, undecided), record);
   add_notes(score_warnings(given, job), record);
   record.version = DTFM_VERSION;
   write_output(options, {topology, scored.problem, placement, given, record, scored.best_deployment}, watch);
@@ -271,7 +271,7 @@ int run_plan_command(const PlanOptions& given) {
     problem.job = std::move(run.job);
     changes = std::move(run.changes);
   }
-  for (const std::string& note : undecided_notes(job, given_one.plan.execution, given_one.undecided))
+  for (const std::string& note : io::undecided_notes(job, given_one.plan.execution, given_one.undecided))
     given_one.notes.push_back(note);
   return score_by_iteration_time(options, problem, calibration.spread, given_one, changes, read, watch);
 }

@@ -5,7 +5,7 @@
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/plan_formatting.hpp"
-#include "cli/common/plan_notes.hpp"
+#include "planner/io/plan_notes.hpp"
 #include "cli/plan/iteration_summary.hpp"
 #include "cli/plan/plan_record.hpp"
 #include "cli/plan/search_from_options.hpp"
@@ -66,7 +66,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   const search::PlanCandidate& candidate = scored.candidate;
   io::PlanRecord record = make_plan_record(options, candidate);
   add_explanation(options, candidate, work, record);
-  for (const auto& more : {plan_and_notes.notes, batch_notes(plan, candidate.job->problem.job)})
+  for (const auto& more : {plan_and_notes.notes, io::batch_notes(plan, candidate.job->problem.job)})
     add_notes(more, record);
   add_notes(simulation_notes(scored), record);
   record.finalists.push_back({candidate, scored.result.simulated, scored.result.sensitivity});

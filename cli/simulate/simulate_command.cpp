@@ -12,7 +12,7 @@
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/plan_formatting.hpp"
-#include "cli/common/plan_notes.hpp"
+#include "planner/io/plan_notes.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
@@ -92,7 +92,7 @@ void read_plan_input(const SimulateOptions& options, Input& input) {
   input.notes = notes;
   input.checkpoint_period_s = checkpoint_period_s;
   job.execution = plan.execution;
-  append_notes(undecided_notes(job, plan.execution, undecided), input.notes);
+  append_notes(io::undecided_notes(job, plan.execution, undecided), input.notes);
 }
 
 /// Sets the fastest layout of the scheme. Throws NoLayout if none fits in memory.
@@ -127,7 +127,7 @@ void decide_checkpoint_period(Input& input) {
           ? api::CheckpointPeriod{*input.checkpoint_period_s, api::PeriodSource::plan_file}
           : api::CheckpointPeriod{sim::young_daly_period_s(input.problem, input.plan, input.scenario)};
   input.scenario = sim::with_checkpoint_period(std::move(input.scenario), period.seconds);
-  input.notes.push_back(format_checkpoint_period(period));
+  input.notes.push_back(io::format_checkpoint_period(period));
 }
 
 std::array<std::string, 4> output_files(const SimulateOptions& options) {
@@ -167,8 +167,9 @@ Input read_input(const SimulateOptions& options) {
   check_same_input(options.work, options.common, read);
   if (options.scheme) {
     choose_scheme_layout(options, input);
-    append_notes(undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),
-                 input.notes);
+    append_notes(
+        io::undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),
+        input.notes);
   }
   decide_checkpoint_period(input);
   return input;
@@ -303,7 +304,7 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   std::iota(devices.begin(), devices.end(), 0);  // a swarm uses all devices
   if (!input.swarm) devices = pipeline_major(input.plan);
   for (const auto& more :
-       {input.notes, input.swarm ? std::vector<std::string>() : batch_notes(input.plan, input.problem.job),
+       {input.notes, input.swarm ? std::vector<std::string>() : io::batch_notes(input.plan, input.problem.job),
         LayerTimes(input.problem, input.plan.execution,
                    input.swarm ? std::vector{1} : tensor_degrees(input.plan))
             .notes(devices)})

@@ -1,4 +1,4 @@
-// Notes on the inputs of a result.
+// Notes on results, as sentences for the user.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
+#include "planner/api/finalist_simulation.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::io {
 
 /// Notes if the micro-batches of a plan are not those of the job, or are not split evenly.
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
@@ -17,4 +18,7 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
                                          const SettingSet& undecided);
 
-}  // namespace dtfm::cli
+/// "checkpoint period 12.3 min, chosen by simulation"
+std::string format_checkpoint_period(const api::CheckpointPeriod& period);
+
+}  // namespace dtfm::io

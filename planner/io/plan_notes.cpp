@@ -1,13 +1,15 @@
-#include "cli/common/plan_notes.hpp"
+#include "planner/io/plan_notes.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/io/text/units.hpp"
 #include "core/plan/settings.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::io {
 
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
   const auto by_count = [](const Pipeline& a, const Pipeline& b) {
@@ -41,4 +43,21 @@ std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& 
                       fmt::join(choices, ", "))};
 }
 
-}  // namespace dtfm::cli
+std::string format_checkpoint_period(const api::CheckpointPeriod& period) {
+  if (std::isinf(period.seconds)) return "no checkpoint is written: no device of the plan leaves";
+  const char* source = "";
+  switch (period.source) {
+    case api::PeriodSource::plan_file:
+      source = "from the plan file";
+      break;
+    case api::PeriodSource::young_daly:
+      source = "by Young and Daly's formula";
+      break;
+    case api::PeriodSource::simulation:
+      source = "chosen by simulation";
+      break;
+  }
+  return fmt::format("checkpoint period {}, {}", format_seconds(Seconds(period.seconds)), source);
+}
+
+}  // namespace dtfm::io
