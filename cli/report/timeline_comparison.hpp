@@ -1,54 +1,21 @@
-// Compares the timeline of a training with the simulated one.
+// Formats how the timeline of a training differs from the simulated one.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "cli/report/timeline_recorder.hpp"
 #include "core/cluster/topology.hpp"
-#include "simulator/io/measured_iteration.hpp"
+#include "simulator/report/timeline_comparison.hpp"
 
 namespace dtfm::cli {
 
-/// The timeline of a measured iteration, which starts at 0.
-Timeline timeline_of(const io::MeasuredIteration& measured);
-
-struct TimelineComparison {
-  /// Spans of a kind that both timelines have, by device and micro-batch, in their order.
-  struct Kind {
-    SpanKind kind = {};
-    int count = 0;
-    double simulated_s = 0, measured_s = 0;  // of one span, mean
-  };
-  /// A computation, whose times count from when the first device began the iteration.
-  struct Difference {
-    int device = 0;
-    TimelineSpan simulated, measured;
-  };
-
-  double simulated_s = 0, measured_s = 0;  // length of the iterations
-  double tolerance = 0;
-  std::vector<Kind> kinds;
-  int unmatched = 0;  // spans that only one of them has
-  /// The first computation, in simulated time, that starts earlier or later by more than `tolerance` of the
-  /// simulated iteration.
-  std::optional<Difference> diverges_at = {};
-};
-
-/// By default, the tolerance is the difference below which the order of plans is not expected to hold
-/// (tests/network/planned_order.py).
-TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& measured,
-                                     double tolerance = 0.05);
-
 /// The key `measured` of the result of dtfm-sim.
-nlohmann::ordered_json comparison_json(const Topology& topology, const Timeline& measured,
-                                       const TimelineComparison& comparison);
+nlohmann::ordered_json comparison_json(const Topology& topology, const sim::Timeline& measured,
+                                       const sim::TimelineComparison& comparison);
 
 /// A table of the kinds, and where the timelines first diverge.
-std::string format_comparison(const Topology& topology, const Timeline& measured,
-                              const TimelineComparison& comparison);
+std::string format_comparison(const Topology& topology, const sim::Timeline& measured,
+                              const sim::TimelineComparison& comparison);
 
 }  // namespace dtfm::cli

@@ -22,7 +22,7 @@ void write_page(const std::string& file, const std::string& job, ReportContent c
 /// Sets `simulation` and `timeline`. Returns the reason if that is not possible, else an empty text.
 std::string add_simulation(ReportContent& content, const Problem& problem, const Plan& plan,
                            const StopFunction& stop) {
-  TimelineRecorder recorder(problem.topology->size());
+  sim::TimelineRecorder recorder(problem.topology->size());
   api::SimulateRequest request{problem, plan};
   if (plan.execution.iteration_barrier) request.iterations = 1;  // all take equally long
   request.work.stop = stop;
@@ -56,7 +56,7 @@ void write_plan_report(const std::string& file, const Problem& problem, const Pl
 
 void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
                       const sim::SimReport& report, const io::SimRecord& record,
-                      std::optional<Timeline> timeline, std::optional<Timeline> measured) {
+                      std::optional<sim::Timeline> timeline, std::optional<sim::Timeline> measured) {
   ReportContent content{problem.topology, "dtfm-sim " DTFM_VERSION, {}, {}, std::move(timeline)};
   content.measured = std::move(measured);
   content.plan = io::plan_document(problem.topology, problem.job, plan, {});

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/stop.hpp"
-#include "cli/report/timeline_recorder.hpp"
+#include "simulator/report/timeline.hpp"
 #include "planner/io/plan_document.hpp"
 #include "core/plan/problem.hpp"
 #include "simulator/io/report_json.hpp"
@@ -23,7 +23,8 @@ void write_plan_report(const std::string& file, const Problem& problem, const Pl
 /// measured iteration if given.
 void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
                       const sim::SimReport& report, const io::SimRecord& record,
-                      std::optional<Timeline> timeline, std::optional<Timeline> measured = std::nullopt);
+                      std::optional<sim::Timeline> timeline,
+                      std::optional<sim::Timeline> measured = std::nullopt);
 
 /// The report of dtfm-compare: the comparison as in its file (schema dtfm-compare/1).
 void write_comparison_report(const std::string& file, const Problem& problem,

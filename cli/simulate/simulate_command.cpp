@@ -46,6 +46,7 @@
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
+#include "simulator/report/timeline.hpp"
 #include "simulator/run/checkpoint_period.hpp"
 #include "simulator/run/failure_policy.hpp"
 #include "simulator/simulate.hpp"
@@ -65,7 +66,7 @@ struct Input {
   std::optional<sim::SwarmSetup> swarm = {};          // if set, it is simulated instead of the plan
   std::optional<CalibrationUncertainty> spread = {};  // uncertainty of the constants, if known
   std::optional<double> checkpoint_period_s = {};     // of the plan, for a scenario that leaves it open
-  std::optional<Timeline> measured = {};              // of a training
+  std::optional<sim::Timeline> measured = {};              // of a training
 };
 
 /// Returns the job in the plan file. CSV and Megatron-LM plans have none and get the default job.
@@ -161,7 +162,7 @@ Input read_input(const SimulateOptions& options) {
   input.spread = calibration.spread;
   if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
   if (options.measured)
-    input.measured = timeline_of(io::parse_measured_iteration(
+    input.measured = io::timeline_of(io::parse_measured_iteration(
         io::read_file(*options.measured, max_timeline_bytes), *options.measured, input.problem.topology));
   if (is_root(options.work.ranks)) check_not_read(read, output_files(options));
   check_same_input(options.work, options.common, read);
@@ -203,7 +204,7 @@ class StreamedOutputs {
     return observers;
   }
 
-  std::optional<Timeline> timeline() const {
+  std::optional<sim::Timeline> timeline() const {
     return timeline_ ? std::optional(timeline_->timeline()) : std::nullopt;
   }
 
@@ -218,7 +219,7 @@ class StreamedOutputs {
   std::optional<sim::CurrentStageMemory> memory_;
   std::optional<io::ChromeTrace> trace_;
   std::optional<io::TaskCsv> tasks_;
-  std::optional<TimelineRecorder> timeline_;
+  std::optional<sim::TimelineRecorder> timeline_;
 };
 
 /// The result of one run or, with --samples, the report of the first run and a summary of all.
@@ -227,7 +228,7 @@ struct Outcome {
   std::optional<sim::SampleSummary> samples;
   std::optional<sim::FairnessComparison> fairness;
   RunStats stats;
-  std::optional<Timeline> timeline = {};  // for --report
+  std::optional<sim::Timeline> timeline = {};  // for --report
   std::optional<io::SwarmRecord> swarm = {};
   std::optional<PredictionInterval> interval = {};
 };
@@ -317,7 +318,7 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
 }
 
 std::string format_run_summary(const Input& input, const Outcome& outcome, const io::SimRecord& record,
-                               const std::optional<TimelineComparison>& comparison) {
+                               const std::optional<sim::TimelineComparison>& comparison) {
   if (input.swarm) return format_swarm_summary(input.problem, outcome.report, record);
   const std::string summary = format_summary({input.problem.topology, input.plan, outcome.report, record});
   if (!comparison) return summary;
@@ -331,9 +332,9 @@ void write_output(const SimulateOptions& options, const Input& input, const Outc
                              DTFM_VERSION,           outcome.interval,
                              outcome.swarm,          model_input(input.problem.job.model)};
   nlohmann::ordered_json document = io::sim_document(input.problem.topology, outcome.report, record);
-  std::optional<TimelineComparison> comparison;
+  std::optional<sim::TimelineComparison> comparison;
   if (input.measured && outcome.timeline) {
-    comparison = compare_timelines(*outcome.timeline, *input.measured);
+    comparison = sim::compare_timelines(*outcome.timeline, *input.measured);
     if (comparison->kinds.empty())
       throw Error(*options.measured,
                   "no activity of the measured iteration is in the simulated one: give the timeline of a "

@@ -1,6 +1,7 @@
 #include "simulator/io/measured_iteration.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -144,6 +145,25 @@ MeasuredIteration parse_measured_iteration(std::string_view text, const std::str
       iteration.activities.begin(), iteration.activities.end(),
       [](const MeasuredActivity& a, const MeasuredActivity& b) { return a.start_s < b.start_s; });
   return iteration;
+}
+
+sim::Timeline timeline_of(const MeasuredIteration& measured) {
+  using Track = sim::TimelineRow::Track;
+  constexpr std::array tracks = {Track::compute, Track::send, Track::receive};
+  std::map<std::pair<int, Track>, sim::TimelineRow> rows;
+  for (const MeasuredActivity& it : measured.activities) {
+    const Track track = tracks[static_cast<std::size_t>(it.row)];
+    sim::TimelineRow& row = rows[{it.device, track}];
+    row.device = it.device;
+    row.track = track;
+    row.spans.push_back({it.start_s, it.end_s, sim::kind_of(it.label.activity), 1, it.label.micro_batch});
+  }
+  double end_s = measured.length_s;  // without a barrier, activities end later
+  for (const MeasuredActivity& it : measured.activities) end_s = std::max(end_s, it.end_s);
+  std::vector<sim::TimelineRow> list;
+  for (auto& [place, row] : rows) list.push_back(std::move(row));
+  return sim::make_timeline(fmt::format("iteration {}", measured.number), {0, end_s}, measured.length_s,
+                            std::move(list));
 }
 
 }  // namespace dtfm::io

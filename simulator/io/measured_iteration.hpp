@@ -8,6 +8,7 @@
 
 #include "core/cluster/topology.hpp"
 #include "simulator/lowering/activity.hpp"
+#include "simulator/report/timeline.hpp"
 
 namespace dtfm::io {
 
@@ -34,5 +35,8 @@ struct MeasuredIteration {
 /// its position in `file`, if the text is not such a timeline, has no iterations, or names an unknown device.
 MeasuredIteration parse_measured_iteration(std::string_view text, const std::string& file,
                                            const Topology& topology);
+
+/// The timeline of a measured iteration, which starts at 0.
+sim::Timeline timeline_of(const MeasuredIteration& measured);
 
 }  // namespace dtfm::io

@@ -1,5 +1,7 @@
 // Tests where a measured timeline parts from the simulated one.
 #include "cli/report/timeline_comparison.hpp"
+#include "simulator/io/measured_iteration.hpp"
+#include "simulator/report/timeline_comparison.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -86,7 +88,7 @@ TEST_CASE("a measured iteration has rows for what devices compute, send and rece
   label.activity = Activity::send_gradients;
   label.micro_batch = 3;
   measured.activities.push_back({1, io::MeasuredActivity::Row::send, label, 0.5, 1});
-  const Timeline timeline = timeline_of(measured);
+  const Timeline timeline = io::timeline_of(measured);
   CHECK(timeline.title == "iteration 4");
   REQUIRE(timeline.rows.size() == 1);
   CHECK(timeline.rows[0].track == Track::send);
