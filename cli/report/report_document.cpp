@@ -194,7 +194,9 @@ ordered_json shorten_lists(ordered_json simulation) {
 /// The whole critical path summed by description, as in the text summary. Shares are of the time from the
 /// start of the first step to the end of the last, so they must be computed before the list of steps is
 /// truncated.
-ordered_json critical_path_json(const std::vector<sim::CriticalStep>& steps) {
+ordered_json critical_path_json(const ordered_json& path) {
+  std::vector<sim::CriticalStep> steps;
+  for (const ordered_json& it : path) steps.push_back({it["text"], it["tasks"], it["start_s"], it["end_s"]});
   const double whole = steps.back().end_s - steps.front().start_s;
   ordered_json kinds = ordered_json::array();
   for (const auto& [text, tasks, seconds] : sim::sum_by_text(steps))
@@ -240,10 +242,10 @@ ordered_json report_document(ReportContent content) {
     shorten_job(content.plan["job"]);
     json["plan"] = std::move(content.plan);
   }
-  if (content.simulation) {
-    const auto& [report, record] = *content.simulation;
-    if (!report.critical_path.empty()) json["critical_path"] = critical_path_json(report.critical_path);
-    json["simulation"] = shorten_lists(io::sim_document(content.topology, report, record));
+  if (!content.simulation.is_null()) {
+    const ordered_json& path = content.simulation.at("critical_path");
+    if (!path.empty()) json["critical_path"] = critical_path_json(path);
+    json["simulation"] = shorten_lists(std::move(content.simulation));
   }
   json["topology"] = topology_json(content.topology);
   if (content.timeline && !content.timeline->rows.empty())

@@ -7,10 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/stop.hpp"
-#include "simulator/report/timeline.hpp"
 #include "planner/io/plan_document.hpp"
 #include "core/plan/problem.hpp"
-#include "simulator/io/report_json.hpp"
+#include "planner/api/simulate.hpp"
 
 namespace dtfm::cli {
 
@@ -19,12 +18,10 @@ namespace dtfm::cli {
 void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
                        const io::PlanRecord& record, const StopFunction& stop);
 
-/// The report of dtfm-sim: the result as in its file, the plan, and the timelines of a simulated and of a
-/// measured iteration if given.
-void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
-                      const sim::SimReport& report, const io::SimRecord& record,
-                      std::optional<sim::Timeline> timeline,
-                      std::optional<sim::Timeline> measured = std::nullopt);
+/// The report of dtfm-sim: the result as in its file (`document`), the plan, and the timelines of a simulated
+/// and of a measured iteration if there are any.
+void write_sim_report(const std::string& file, const api::SimulateRequest& request,
+                      const api::SimulateResult& result, nlohmann::ordered_json document);
 
 /// The report of dtfm-compare: the comparison as in its file (schema dtfm-compare/1).
 void write_comparison_report(const std::string& file, const Problem& problem,

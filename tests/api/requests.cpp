@@ -227,7 +227,7 @@ TEST_CASE("simulate compares how links are shared if asked to, unless it is canc
   const Problem problem = small_problem();
   api::SimulateRequest request{problem, plan_of(problem.job, 2, 2, 4)};
   CHECK_FALSE(api::simulate(request).fairness);
-  request.compares_fairness = true;
+  request.estimates_accuracy = true;
   const auto fairness = api::simulate(request).fairness;
   const auto expected = sim::compare_fairness(problem, request.plan);
   REQUIRE(fairness);

@@ -1,5 +1,6 @@
 // Tests where a measured timeline parts from the simulated one.
-#include "cli/report/timeline_comparison.hpp"
+#include "cli/simulate/sim_summary.hpp"
+#include "planner/io/simulation_document.hpp"
 #include "simulator/io/measured_iteration.hpp"
 #include "simulator/report/timeline_comparison.hpp"
 
@@ -73,7 +74,12 @@ TEST_CASE("timelines part at the first computation that starts later") {
   CHECK(found.diverges_at->device == 1);
   CHECK(found.diverges_at->measured.micro_batch == row.spans[1].micro_batch);
   CHECK(found.diverges_at->measured.start - found.diverges_at->simulated.start == Approx(0.06 * length));
-  const nlohmann::ordered_json json = comparison_json(TwoStages().topology, measured, found);
+  api::SimulateRequest request;
+  request.measured = measured;
+  api::SimulateResult result;
+  result.problem.topology = TwoStages().topology;
+  result.comparison = found;
+  const nlohmann::ordered_json json = io::simulation_document(request, result).at("measured");
   CHECK(json.at("diverges_at").at("device") == TwoStages().topology.devices[1].id);
   CHECK(json.at("diverges_at").at("micro_batch") == row.spans[1].micro_batch);
   CHECK(json.at("kinds").size() == found.kinds.size());
