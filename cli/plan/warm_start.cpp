@@ -64,7 +64,7 @@ RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
   if (source.format != io::PlanFormat::json)
     throw Error(file, "is not a plan written by dtfm-plan -o (JSON)");
   Job job = io::plan_job(source).value_or(fallback);
-  io::StandalonePlan named = io::parse_standalone_plan(source.file.text, file, job);
+  io::StandalonePlan named = source.json->standalone_plan(job);
   job.execution = named.plan.execution;
   try {
     for (const Pipeline& pipeline : named.plan.pipelines) layers_by_stage(pipeline, stage_chunks(job));
