@@ -151,14 +151,8 @@ class StreamedOutputs {
 api::SimulateResult simulate(const SimulateOptions& options, api::SimulateRequest request,
                              const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-sim");
-  const char* noun =
-      options.scheme && api::is_swarm(api::scheme_named(*options.scheme)) ? "step" : "iteration";
   request.work.stop = watch.stop();
-  request.work.on_progress = [&](const Progress& progress) {
-    if (printer.is_due())
-      printer.show(progress.share,
-                   fmt::format("{} {}, {:.6g} s simulated", noun, progress.iteration, progress.simulated_s));
-  };
+  request.work.on_progress = [&](const Progress& progress) { printer.show(progress); };
   std::optional<StreamedOutputs> outputs;
   request.observe = [&](const api::SimulateResult& decided) {
     return outputs.emplace(options, decided).observers();

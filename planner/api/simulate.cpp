@@ -26,7 +26,10 @@ class ProgressObserver : public sim::RunObserver {
   void on_interval(const sim::RunInterval& run_interval) override {
     const double share =
         horizon_s_ ? run_interval.end / *horizon_s_ : (run_interval.iteration + 1.0) / iterations_;
-    work_.on_progress({.share = share, .iteration = run_interval.iteration, .simulated_s = run_interval.end});
+    work_.on_progress({.share = share,
+                       .what = "iteration",
+                       .iteration = run_interval.iteration,
+                       .simulated_s = run_interval.end});
   }
 
  private:
@@ -115,7 +118,8 @@ void simulate_swarm(const SimulateRequest& request, SimulateResult& result) {
     if (!request.work.on_progress) return;
     const double all_steps = static_cast<double>(options.iterations) * stages;
     const double share = horizon_s ? event.date / *horizon_s : static_cast<double>(steps) / all_steps;
-    request.work.on_progress({.share = share, .iteration = steps / stages, .simulated_s = event.date});
+    request.work.on_progress(
+        {.share = share, .what = "step", .iteration = steps / stages, .simulated_s = event.date});
   };
   auto [swarm, report] =
       simulate_as_swarm(result.problem, *result.chosen->swarm, result.scenario, options, observe);
