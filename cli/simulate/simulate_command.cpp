@@ -82,8 +82,8 @@ api::SimulateRequest read_request(const SimulateOptions& options) {
   request.spread = calibration.spread;
   if (options.scenario) request.scenario = io::read_scenario(*options.scenario, problem.topology);
   if (options.measured)
-    request.measured = io::timeline_of(io::parse_measured_iteration(
-        io::read_file(*options.measured, max_timeline_bytes), *options.measured, problem.topology));
+    request.measured = io::parse_measured_iteration(io::read_file(*options.measured, max_timeline_bytes),
+                                                    *options.measured, problem.topology);
   request.scheme = options.scheme;
   request.options = {options.seed, options.sync_every, options.skip, options.verify, options.faulty_share};
   request.iterations = options.iterations;

@@ -1,7 +1,6 @@
 // Tests where a measured timeline parts from the simulated one.
 #include "cli/simulate/sim_summary.hpp"
 #include "planner/io/simulation_document.hpp"
-#include "simulator/io/measured_iteration.hpp"
 #include "simulator/report/timeline_comparison.hpp"
 
 #include <nlohmann/json.hpp>
@@ -86,18 +85,4 @@ TEST_CASE("timelines part at the first computation that starts later") {
   CHECK_FALSE(compare_timelines(simulated, measured, 0.07).diverges_at);
   row.spans.pop_back();
   CHECK(compare_timelines(simulated, measured).unmatched == 1);
-}
-
-TEST_CASE("a measured iteration has rows for what devices compute, send and receive") {
-  io::MeasuredIteration measured{4, 2, {}};
-  TaskLabel label;
-  label.activity = Activity::send_gradients;
-  label.micro_batch = 3;
-  measured.activities.push_back({1, io::MeasuredActivity::Row::send, label, 0.5, 1});
-  const Timeline timeline = io::timeline_of(measured);
-  CHECK(timeline.title == "iteration 4");
-  REQUIRE(timeline.rows.size() == 1);
-  CHECK(timeline.rows[0].track == Track::send);
-  CHECK(timeline.rows[0].spans[0].kind == SpanKind::gradients);
-  CHECK(timeline.rows[0].spans[0].micro_batch == 3);
 }
