@@ -24,10 +24,10 @@ LAYERS = {
     "planner/api": {"core", "simulator", "planner/cost", "planner/search", "planner/api"},
     "kernels/bench": {"kernels", "kernels/bench"},
     "kernels": {"kernels"},
-    "cli": {"core", "core/io", "simulator", "simulator/io", "planner/cost", "planner/search", "planner/export",
-            "planner/io", "planner/api", "kernels", "cli"},
+    "cli": {"core", "core/io", "simulator", "simulator/io", "planner/export", "planner/io", "planner/api", "kernels",
+            "cli"},
 }
-LAYERS["tests"] = LAYERS["cli"] | {"tests"}
+LAYERS["tests"] = set(LAYERS) | {"tests"}
 # The namespace in which each layer declares everything. Names of core are visible in all other layers.
 NAMESPACES = {
     "core/io": "dtfm::io",

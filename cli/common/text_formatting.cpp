@@ -28,21 +28,6 @@ std::size_t characters(std::string_view text) {
 
 }  // namespace
 
-std::string with_thousands(long long number) {
-  const std::string digits = fmt::format("{}", number);
-  std::string text;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    const bool after_digit = i > 0 && digits[i - 1] != '-';
-    if (after_digit && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
-std::string format_count(long long number, std::string_view noun) {
-  return fmt::format("{} {}{}", with_thousands(number), noun, number == 1 ? "" : "s");
-}
-
 std::string truncate_text(std::string_view text, std::size_t width) {
   if (characters(text) <= width) return std::string(text);
   std::size_t end = 0;
@@ -94,10 +79,6 @@ std::string join_blocks(std::initializer_list<std::string> blocks) {
   for (const std::string& block : blocks)
     if (!block.empty()) text += fmt::format("{}{}", text.empty() ? "" : "\n", block);
   return text;
-}
-
-std::string format_percent(double share) {
-  return fmt::format("{:.1f} %", 100 * share);
 }
 
 std::string format_change_percent(double share) {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "core/cluster/calibration.hpp"
+#include "core/io/text/format_number.hpp"
 
 namespace dtfm::cli {
 
-/// "12,345"
-std::string with_thousands(long long number);
-
-/// "1 device", "64 devices"
-std::string format_count(long long number, std::string_view noun);
+using io::format_count;
+using io::format_percent;
+using io::short_seconds;
+using io::with_thousands;
 
 /// Truncates `text` to `width` characters, of which the last is "…" if anything was removed.
 std::string truncate_text(std::string_view text, std::size_t width);
@@ -39,9 +39,6 @@ std::string table(const std::vector<std::vector<std::string>>& rows, bool has_he
 
 /// Joins the non-empty blocks with an empty line between them.
 std::string join_blocks(std::initializer_list<std::string> blocks);
-
-/// "13.8 %"
-std::string format_percent(double share);
 
 /// "+14 %", "-3 %", or "+0 %" also for a share that rounds to 0 from below.
 std::string format_change_percent(double share);

@@ -1,7 +1,6 @@
 // The dtfm-compare command: reads the inputs, compares the schemes and writes the result.
 #include <array>
 
-#include "cli/common/batch_option.hpp"
 #include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
@@ -14,12 +13,10 @@
 #include "cli/compare/comparison.hpp"
 #include "cli/report/report_html.hpp"
 #include "cli/report/write_report.hpp"
-#include "planner/api/compare.hpp"
-#include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
-#include "core/io/readers/roofline_reader.hpp"
-#include "core/io/readers/topology_reader.hpp"
+#include "core/io/readers/problem_reader.hpp"
 #include "core/io/text/json_format.hpp"
+#include "planner/api/compare.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm::cli {
@@ -27,14 +24,11 @@ namespace {
 
 api::CompareRequest read_request(const CompareOptions& options) {
   api::CompareRequest request;
-  Problem& problem = request.problem;
-  problem.topology = io::read_topology(options.topology);
-  problem.job = options.job ? io::read_job(*options.job) : io::default_job();
-  set_global_batch(options.batch, problem.job);
-  problem.constants = io::calibration_for(options.calibration, problem.job, *problem.topology).constants;
-  problem.roofline = io::built_in_roofline();
+  request.problem =
+      io::read_problem({options.topology, options.job, options.batch, options.calibration}, io::default_job())
+          .problem;
   for (const std::string& file : options.scenarios)
-    request.scenarios.push_back(io::read_scenario(file, problem.topology));
+    request.scenarios.push_back(io::read_scenario(file, request.problem.topology));
   request.schemes = options.schemes;
   request.options = {options.seed, options.sync_every, options.skip, options.verify, options.faulty_share};
   request.iterations = options.iterations;

@@ -13,9 +13,10 @@
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
-#include "cli/plan/search_termination.hpp"
-#include "core/plan/virtual_stages.hpp"
+#include "cli/plan/iteration_summary.hpp"
 #include "core/io/text/units.hpp"
+#include "core/plan/virtual_stages.hpp"
+#include "planner/io/plan_notes.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -30,20 +31,20 @@ int decimals_for(double largest) {
 
 class CommCostWriter {
  public:
-  explicit CommCostWriter(const CommCostSummary& summary) : s_(summary) {}
+  explicit CommCostWriter(const api::PlanAnswer& answer)
+      : answer_(answer), s_(answer.comm_cost.value()), topology_(answer.problem.topology) {}
 
   std::string title() const {
-    std::string text = fmt::format("{}, job {}\n{} × {}", format_topology_size(s_.topology),
+    std::string text = fmt::format("{}, job {}\n{} × {}", format_topology_size(topology_),
                                    s_.problem.job.name, format_count(s_.placement.stages(), "stage"),
                                    format_count(s_.placement.replicas(), "replica"));
-    if (!s_.record.search) return text + ", scored as given\n";
-    const auto& search = *s_.record.search;
-    return text + fmt::format(", strategy {}, seed {}, {}\n", search.strategy, search.seed,
-                              format_search_end(search));
+    if (!answer_.search) return text + ", scored as given\n";
+    return text + fmt::format(", strategy {}, seed {}, {}\n", answer_.search->strategy, answer_.search->seed,
+                              format_search_end(answer_));
   }
 
   std::string costs() const {
-    const cost::CommCost cost = cost::comm_cost(s_.problem.model, s_.placement);
+    const cost::CommCost& cost = s_.cost;
     const int decimals = decimals_for(cost.total());
     const auto row = [&](std::string_view name, double value, const std::string& note) {
       const std::string number = fmt::format("{:.{}f}", value, decimals);
@@ -55,7 +56,7 @@ class CommCostWriter {
     text += row("pipeline parallel", cost.pipeline_parallel,
                 size_note(s_.problem.volumes.activation, "activations a hop"));
     text += row("total", cost.total(), "");
-    if (s_.record.lower_bound) text += row("lower bound", s_.record.lower_bound->value, bound_note());
+    if (answer_.lower_bound) text += row("lower bound", answer_.lower_bound->value, bound_note());
     if (s_.best_deployment)
       text += row("at best", s_.best_deployment->total(), "the same groups, ordered and matched best");
     return text;
@@ -66,8 +67,8 @@ class CommCostWriter {
     for (int stage = 0; stage < s_.placement.stages() && rows.size() <= max_rows; ++stage)
       rows.push_back({fmt::format("{}", stage), layers(stage),
                       short_seconds(cost::sync_cost(s_.problem.model, s_.placement.group(stage))),
-                      site_composition(s_.topology, {s_.placement.group(stage).begin(),
-                                                     s_.placement.group(stage).end()})});
+                      site_composition(
+                          topology_, {s_.placement.group(stage).begin(), s_.placement.group(stage).end()})});
     return truncated_table(rows, static_cast<std::size_t>(s_.placement.stages()), "stages");
   }
 
@@ -79,7 +80,7 @@ class CommCostWriter {
       const auto [from, to] =
           slower_direction(s_.placement.at(stage, replica), s_.placement.at(stage + 1, replica),
                            s_.problem.volumes.activation);
-      const Link link = s_.topology.link(from, to);
+      const Link link = topology_.link(from, to);
       rows.push_back({fmt::format("{} → {}", stage, stage + 1), short_seconds(hop_cost(stage, replica)),
                       pair(from, to), io::format_seconds(link.latency), io::format_rate(link.bandwidth)});
     }
@@ -90,7 +91,7 @@ class CommCostWriter {
   std::string slowest() const { return slowest_gradient_sync() + slowest_hop(); }
 
  private:
-  const std::string& id(int device) const { return s_.topology.devices[static_cast<std::size_t>(device)].id; }
+  const std::string& id(int device) const { return topology_.devices[static_cast<std::size_t>(device)].id; }
   std::string pair(int from, int to) const { return id(from) + " → " + id(to); }
 
   static std::string size_note(Bytes size, std::string_view what) {
@@ -98,13 +99,13 @@ class CommCostWriter {
   }
 
   std::string bound_note() const {
-    const double gap = s_.record.lower_bound->gap();
+    const double gap = answer_.lower_bound->gap();
     if (gap <= proven_gap) return styled(Style::good, "proven optimal");
-    return fmt::format("gap {:.2f} % ({})", 100 * gap, s_.record.lower_bound->method);
+    return fmt::format("gap {:.2f} % ({})", 100 * gap, answer_.lower_bound->method);
   }
 
   std::string layers(int stage) const {
-    return format_layers(layers_by_stage(s_.plan.pipelines.front(),
+    return format_layers(layers_by_stage(answer_.plan.pipelines.front(),
                                          stage_chunks(s_.problem.job))[static_cast<std::size_t>(stage)]);
   }
 
@@ -122,14 +123,14 @@ class CommCostWriter {
   /// Returns the two devices in the direction of the slower of the two links between them.
   std::pair<int, int> slower_direction(int a, int b, Bytes size) const {
     const auto time = [&](int from, int to) {
-      const Link link = s_.topology.link(from, to);
+      const Link link = topology_.link(from, to);
       return link.latency + size / link.bandwidth;
     };
     return time(b, a) > time(a, b) ? std::pair(b, a) : std::pair(a, b);
   }
 
   std::string format_link(int from, int to) const {
-    const Link link = s_.topology.link(from, to);
+    const Link link = topology_.link(from, to);
     return fmt::format("{} ({}, {})", pair(from, to), io::format_seconds(link.latency),
                        io::format_rate(link.bandwidth));
   }
@@ -175,15 +176,17 @@ class CommCostWriter {
                        short_seconds(hop_cost(stage, replica)), format_link(from, to));
   }
 
-  const CommCostSummary& s_;
+  const api::PlanAnswer& answer_;
+  const api::CommCostAnswer& s_;
+  const Topology& topology_;
 };
 
 }  // namespace
 
-std::string format_summary(const CommCostSummary& summary) {
-  const CommCostWriter writer(summary);
-  return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.costs(),
-                      writer.groups(), writer.hops(), format_pipelines(summary.topology, summary.plan),
+std::string format_comm_cost_summary(const api::PlanAnswer& answer) {
+  const CommCostWriter writer(answer);
+  return join_blocks({writer.title() + format_remarks("warning", io::notes_of(answer)), writer.costs(),
+                      writer.groups(), writer.hops(), format_pipelines(answer.problem.topology, answer.plan),
                       writer.slowest()});
 }
 

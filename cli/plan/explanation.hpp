@@ -1,20 +1,14 @@
 // Explains which resources determine the iteration time of a plan.
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "planner/io/plan_document.hpp"
-#include "core/base/work.hpp"
-#include "planner/search/iteration_time/plan_candidate.hpp"
+#include "planner/api/plan_answer.hpp"
 
 namespace dtfm::cli {
 
-/// Returns the explanation of api::explain_plan with its sentences. Empty if the work was stopped.
-std::optional<io::PlanRecord::Explanation> make_explanation(const search::PlanCandidate& candidate,
-                                                            const Work& work);
-
-/// The blocks "Bottleneck", "What if" and "When compute is the bottleneck". `input` is what the model counts.
-std::string format_explanation(const io::PlanRecord::Explanation& explanation, ModelInput input);
+/// The blocks "Bottleneck", "What if" and "When compute is the bottleneck". The answer must have an
+/// explanation.
+std::string format_explanation(const api::PlanAnswer& answer);
 
 }  // namespace dtfm::cli

@@ -16,19 +16,36 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/plan/explanation.hpp"
-#include "cli/plan/put_plan.hpp"
-#include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
 #include "core/base/index.hpp"
-#include "planner/io/plan_notes.hpp"
-#include "core/plan/virtual_stages.hpp"
 #include "core/io/text/units.hpp"
 #include "core/plan/target.hpp"
+#include "core/plan/virtual_stages.hpp"
+#include "planner/io/plan_document.hpp"
+#include "planner/io/plan_notes.hpp"
 
 namespace dtfm::cli {
 namespace {
 
 constexpr const char* not_completed = "never";  // instead of a time, if no iteration was completed
+
+std::string_view format_stopped(search::Stopped stopped) {
+  switch (stopped) {
+    case search::Stopped::evaluations:
+      return "stopped by --evaluations";
+    case search::Stopped::converged:
+      return "search converged";
+    case search::Stopped::optimal:
+      return "search ended with a plan that is proven optimal";
+    case search::Stopped::complete:
+      return "search completed";
+    case search::Stopped::time_limit:
+      return "stopped by --time-limit";
+    case search::Stopped::interrupted:
+      break;
+  }
+  return "interrupted";
+}
 
 /// "micro-batch 2, recompute none, 1f1b, ring"
 std::string format_decisions(const nlohmann::ordered_json& decisions) {
@@ -47,8 +64,8 @@ std::string format_decisions(const nlohmann::ordered_json& decisions) {
 
 class IterationWriter {
  public:
-  explicit IterationWriter(const IterationSummary& summary)
-      : s_(summary), topology_(summary.problem.topology), input_(model_input(summary.problem.job.model)) {}
+  explicit IterationWriter(const api::PlanAnswer& answer)
+      : s_(answer), topology_(answer.problem.topology), input_(model_input(answer.problem.job.model)) {}
 
   std::string title() const {
     const auto& pipelines = s_.plan.pipelines;
@@ -58,14 +75,13 @@ class IterationWriter {
                     format_count(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
                     format_job_decisions(s_.problem.job, s_.plan));
     if (s_.problem.job.target) text += fmt::format("\nfor {}", name_of(*s_.problem.job.target));
-    if (!s_.record.target_changes.empty()) text += ": " + format_changes(s_.record.target_changes);
-    if (!s_.record.search) return text + "; scored as given\n";
-    const auto& search = *s_.record.search;
-    return text + fmt::format("\nseed {}, {}\n", search.seed, format_search_end(search));
+    if (!s_.target_changes.empty()) text += ": " + format_changes(s_.target_changes);
+    if (!s_.search) return text + "; scored as given\n";
+    return text + fmt::format("\nseed {}, {}\n", s_.search->seed, format_search_end(s_));
   }
 
   std::string times() const {
-    const auto& estimate = *s_.record.iteration;
+    const auto& estimate = *s_.estimate;
     std::string text =
         styled(Style::heading, "Time of an iteration") + "\n" + row("estimated", estimate.iteration_s, "");
     for (const auto& [part, seconds] : estimate.breakdown()) {
@@ -73,31 +89,26 @@ class IterationWriter {
       std::replace(name.begin(), name.end(), '_', ' ');
       if (seconds > 0) text += row("  " + name, seconds, "");
     }
-    if (!s_.record.finalists.empty())
-      for (const auto& it : s_.record.finalists.front().simulated)
-        text += row("simulated", it.mean_s,
-                    it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
-    const bool is_time = !traits(s_.record.objective).device_weight;
-    if (s_.record.lower_bound && is_time)
-      text += row("lower bound", s_.record.lower_bound->value, bound_note());
+    for (const auto& it : s_.simulated())
+      text += row("simulated", it.mean_s,
+                  it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
+    const bool is_time = !traits(s_.objective).device_weight;
+    if (s_.lower_bound && is_time) text += row("lower bound", s_.lower_bound->value, bound_note());
     text += rates();
-    if (s_.record.lower_bound && !is_time)
-      text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
-                          texts(s_.record.objective, input_).unit, bound_note());
+    if (s_.lower_bound && !is_time)
+      text += fmt::format("\nlower bound {:.4g} {}, {}", s_.lower_bound->value,
+                          texts(s_.objective, input_).unit, bound_note());
     text += "\n" + sensitivity();
-    return s_.record.checkpoint_period
-               ? text + io::format_checkpoint_period(*s_.record.checkpoint_period) + "\n"
-               : text;
+    return s_.checkpoint_period ? text + io::format_checkpoint_period(*s_.checkpoint_period) + "\n" : text;
   }
 
   /// Throughput and cost of the undisturbed run: from the simulation if there was one, otherwise from the
   /// estimate.
   std::string rates() const {
-    const auto& estimate = *s_.record.iteration;
+    const auto& estimate = *s_.estimate;
     std::optional<double> simulated_s;
-    if (!s_.record.finalists.empty())
-      for (const api::SimulatedTimes& it : s_.record.finalists.front().simulated)
-        if (it.scenario == "nominal" && std::isfinite(it.mean_s)) simulated_s = it.mean_s;
+    for (const api::SimulatedTimes& it : s_.simulated())
+      if (it.scenario == "nominal" && std::isfinite(it.mean_s)) simulated_s = it.mean_s;
     const double slowdown = simulated_s ? *simulated_s / estimate.iteration_s : 1;
     std::string text =
         fmt::format("{} {} {}/s, {:.4g} model TFLOP/s", simulated_s ? "simulated" : "estimated",
@@ -113,9 +124,8 @@ class IterationWriter {
 
   /// What the plan costs without the departures for which it was made, and what it gains with them.
   std::string robustness() const {
-    if (s_.record.fastest_undisturbed.empty() || s_.record.finalists.empty()) return "";
-    const std::vector<api::SimulatedTimes>&own = s_.record.finalists.front().simulated,
-          &fastest = s_.record.fastest_undisturbed;
+    if (s_.fastest_undisturbed.empty()) return "";
+    const std::vector<api::SimulatedTimes>&own = s_.simulated(), &fastest = s_.fastest_undisturbed;
     std::string text =
         styled(Style::heading, "Robustness, compared with the plan that is fastest undisturbed") + "\n";
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -151,50 +161,49 @@ class IterationWriter {
   }
 
   std::string finalists() const {
-    if (s_.record.finalists.size() < 2) return "";
+    if (s_.finalists.size() < 2) return "";
     Rows rows = {{"finalist", "stages × replicas", "devices", "estimated s"}};
-    for (const auto& it : s_.record.finalists.front().simulated)
+    for (const auto& it : s_.simulated())
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
-    const std::vector<nlohmann::ordered_json> decisions = io::differing_decisions(s_.record.finalists);
+    const std::vector<nlohmann::ordered_json> decisions = io::differing_decisions(s_.finalists);
     const bool differ = !decisions.front().empty();
     if (differ) rows.front().emplace_back("decisions");
-    if (s_.record.warm_start) rows.front().emplace_back("migration s");
-    for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
-      const auto& [it, simulated, sensitivity] = s_.record.finalists[i];
+    if (s_.warm_start) rows.front().emplace_back("migration s");
+    for (std::size_t i = 0; i < s_.finalists.size(); ++i) {
+      const auto& [it, simulated, sensitivity] = s_.finalists[i];
       rows.push_back({fmt::format("{}", i), format_shape(it.plan),
                       fmt::format("{}", pipeline_major(it.plan).size()), short_seconds(it.iteration_s)});
       for (const api::SimulatedTimes& run : simulated)
         rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : not_completed);
       if (differ) rows.back().push_back(format_decisions(decisions[i]));
-      if (s_.record.warm_start) rows.back().push_back(short_seconds(it.migration.seconds));
+      if (s_.warm_start) rows.back().push_back(short_seconds(it.migration.seconds));
     }
     return table(rows);
   }
 
   std::string target_times() const {
-    if (s_.record.targets.empty()) return "";
-    return format_target_times(s_.record.targets, s_.record.finalists.front().simulated.front().mean_s);
+    if (s_.targets.empty()) return "";
+    return format_target_times(s_.targets, s_.simulated().front().mean_s);
   }
 
   std::string warm_start() const {
-    if (!s_.record.warm_start) return "";
-    return format_warm_start(*s_.record.warm_start, s_.record.objective, input_, topology_);
+    if (!s_.warm_start) return "";
+    return format_warm_start(*s_.warm_start, s_.objective, input_, topology_);
   }
 
-  std::string explanation() const {
-    return s_.record.explanation ? format_explanation(*s_.record.explanation, input_) : "";
-  }
+  std::string explanation() const { return s_.explanation ? format_explanation(s_) : ""; }
 
   /// The plan that the planner suggests instead of the scored one.
   std::string advice() const {
-    if (!s_.record.advice) return "";
-    const auto& [plan, decisions, gain] = *s_.record.advice;
-    std::string text = fmt::format(
-        "The planner would take {} × {} on {}, {}\n", format_depth(plan.candidate.plan),
-        format_count(plan.candidate.shape().replicas, "replica"),
-        format_count(static_cast<long long>(pipeline_major(plan.candidate.plan).size()), "device"),
-        decisions);
-    for (const auto& it : plan.simulated)
+    if (!s_.advice) return "";
+    const auto& [finalist, gain] = *s_.advice;
+    const search::PlanCandidate& advised = finalist.candidate;
+    std::string text =
+        fmt::format("The planner would take {} × {} on {}, {}\n", format_depth(advised.plan),
+                    format_count(advised.shape().replicas, "replica"),
+                    format_count(static_cast<long long>(pipeline_major(advised.plan).size()), "device"),
+                    format_job_decisions(api::simulated_problem(advised).job, advised.plan));
+    for (const auto& it : finalist.simulated)
       text += row("simulated", it.mean_s,
                   it.scenario == "nominal" ? gain_note(gain) : "mean under " + it.scenario);
     return text;
@@ -203,11 +212,11 @@ class IterationWriter {
  private:
   /// How much longer the iteration takes if something is worse than assumed.
   std::string sensitivity() const {
-    if (s_.record.finalists.empty() || s_.record.finalists.front().sensitivity.empty()) return "";
+    if (s_.finalists.empty() || s_.finalists.front().sensitivity.empty()) return "";
     std::string text;
     for (std::size_t i = 0; i < api::perturbation_table.size(); ++i)
       text += fmt::format("{}{} {:+.1f} %", text.empty() ? "sensitivity: " : ", ",
-                          api::perturbation_table[i].text, 100 * s_.record.finalists.front().sensitivity[i]);
+                          api::perturbation_table[i].text, 100 * s_.finalists.front().sensitivity[i]);
     return text + "\n";
   }
 
@@ -220,18 +229,18 @@ class IterationWriter {
     return fmt::format("  {:<24}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);
   }
 
-  std::string interval_note() const { return s_.record.interval ? format_interval(*s_.record.interval) : ""; }
+  std::string interval_note() const { return s_.interval ? format_interval(*s_.interval) : ""; }
 
   std::string gain_note(std::optional<double> gain) const {
     if (!gain) return "";
-    return *gain > 0 ? styled(Style::good, format_percent(*gain) + " " +
-                                               std::string(texts(s_.record.objective, input_).gain))
+    return *gain > 0 ? styled(Style::good,
+                              format_percent(*gain) + " " + std::string(texts(s_.objective, input_).gain))
                      : "no better than the plan as given";
   }
 
   std::string bound_note() const {
-    const double gap = s_.record.lower_bound->gap();
-    const bool is_proven = s_.record.search && s_.record.search->stopped == search::Stopped::optimal;
+    const double gap = s_.lower_bound->gap();
+    const bool is_proven = s_.search && s_.stopped() == search::Stopped::optimal;
     return is_proven ? styled(Style::good, "proven optimal") : "gap " + format_percent(gap);
   }
 
@@ -249,7 +258,7 @@ class IterationWriter {
   std::string memory(const std::vector<int>& devices) const {
     double max_share = -1;
     std::string text = "?";
-    for (const auto& it : s_.record.iteration->memory) {
+    for (const auto& it : s_.estimate->memory) {
       if (std::find(devices.begin(), devices.end(), it.device) == devices.end()) continue;
       const double share = it.needed / it.capacity;
       if (share <= max_share) continue;
@@ -260,25 +269,24 @@ class IterationWriter {
     return text;
   }
 
-  const IterationSummary& s_;
+  const api::PlanAnswer& s_;
   const Topology& topology_;
   const ModelInput input_;
 };
 
 }  // namespace
 
-std::string format_summary(const IterationSummary& summary) {
-  const IterationWriter writer(summary);
-  return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.times(),
-                      writer.robustness(), writer.warm_start(), writer.stages(),
-                      format_pipelines(summary.problem.topology, summary.plan) + writer.unused(),
-                      writer.finalists(), writer.target_times(), writer.advice(), writer.explanation()});
+std::string format_search_end(const api::PlanAnswer& answer) {
+  return fmt::format("{} after {}", format_stopped(answer.stopped()),
+                     format_count(answer.search->evaluations, "evaluation"));
 }
 
-void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                          const StopFunction& stop, const std::string& front) {
-  const auto& [problem, plan, record] = summary;
-  write_plan_output(options, problem, plan, record, join_blocks({format_summary(summary), front}), stop);
+std::string format_iteration_summary(const api::PlanAnswer& answer) {
+  const IterationWriter writer(answer);
+  return join_blocks({writer.title() + format_remarks("warning", io::notes_of(answer)), writer.times(),
+                      writer.robustness(), writer.warm_start(), writer.stages(),
+                      format_pipelines(answer.problem.topology, answer.plan) + writer.unused(),
+                      writer.finalists(), writer.target_times(), writer.advice(), writer.explanation()});
 }
 
 }  // namespace dtfm::cli

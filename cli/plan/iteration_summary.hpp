@@ -3,24 +3,13 @@
 
 #include <string>
 
-#include "core/base/stop.hpp"
-#include "cli/plan/plan_options.hpp"
-#include "planner/io/plan_document.hpp"
-#include "core/plan/plan.hpp"
-#include "core/plan/problem.hpp"
+#include "planner/api/plan_answer.hpp"
 
 namespace dtfm::cli {
 
-struct IterationSummary {
-  const Problem& problem;  // with the job of the plan
-  const Plan& plan;
-  const io::PlanRecord& record;
-};
+std::string format_iteration_summary(const api::PlanAnswer& answer);
 
-std::string format_summary(const IterationSummary& summary);
-
-/// Writes and prints the plan by `write_plan_output`. `front` is the summary of a Pareto front, or empty.
-void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                          const StopFunction& stop, const std::string& front = "");
+/// "stopped by --time-limit after 1,234 evaluations". The answer must have a search.
+std::string format_search_end(const api::PlanAnswer& answer);
 
 }  // namespace dtfm::cli

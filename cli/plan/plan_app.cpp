@@ -140,10 +140,10 @@ std::vector<std::string> strategy_names() {
 void add_search_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::search);
   const auto names = names_in(objective_table());
-  const auto objective = add_option(
-      app, "--objective", "NAME",
-      fmt::format("{} or [{}]", fmt::join(names.begin() + 1, names.end(), ", "), names.front()),
-      [&](const std::string& text) { set_objective(text, options); });
+  const auto objective =
+      add_option(app, "--objective", "NAME",
+                 fmt::format("{} or [{}]", fmt::join(names.begin() + 1, names.end(), ", "), names.front()),
+                 [&](const std::string& text) { set_objective(text, options); });
   set_completion_values(*objective, {names.begin(), names.end()});
   const auto strategy =
       add_option(app, "--strategy", "NAME",

@@ -14,10 +14,7 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/plan/warm_start.hpp"
-#include "planner/api/plan_diff.hpp"
 #include "core/base/index.hpp"
-#include "core/plan/settings.hpp"
-#include "core/plan/shards.hpp"
 #include "core/base/shared.hpp"
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
@@ -25,6 +22,11 @@
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/json_format.hpp"
 #include "core/io/text/units.hpp"
+#include "core/plan/settings.hpp"
+#include "core/plan/shards.hpp"
+#include "planner/api/plan_diff.hpp"
+#include "planner/io/plan_document.hpp"
+#include "planner/io/running_plan.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -45,16 +47,15 @@ struct PlanDiff {
   bool is_same() const { return decisions.empty() && devices.is_same(); }
 };
 
-std::string format_setting(const SettingTraits& setting, const RunningPlan& running) {
-  const bool has_effect =
-      !setting.is_within_tensor_groups || tensor_degrees(running.named.plan) != std::vector{1};
+std::string format_setting(const SettingTraits& setting, const api::RunningPlan& running) {
+  const bool has_effect = !setting.is_within_tensor_groups || tensor_degrees(running.plan) != std::vector{1};
   const SettingValue value = has_effect ? setting.get(running.job) : default_value(setting.kind);
   if (is_none(value)) return std::string(setting.diff.none);
   const auto* rate = std::get_if<BitsPerSecond>(&value);
   return fmt::format("{}{}", setting.diff.prefix, rate ? io::format_rate(*rate) : format_value(value));
 }
 
-std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& second) {
+std::vector<Decision> decisions(const api::RunningPlan& first, const api::RunningPlan& second) {
   std::vector<Decision> result;
   const auto add = [&](std::string_view name, const auto& value) {
     const std::string a = fmt::format("{}", value(first)), b = fmt::format("{}", value(second));
@@ -66,10 +67,9 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
         add(it->diff.name.empty() ? it->name : it->diff.name,
             [&](const auto& running) { return format_setting(*it, running); });
   };
-  add("stages", [](const auto& it) { return depth(it.named.plan); });
-  add("pipelines", [](const auto& it) { return it.named.plan.pipelines.size(); });
-  add("tensor",
-      [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.named.plan), ", ")); });
+  add("stages", [](const auto& it) { return depth(it.plan); });
+  add("pipelines", [](const auto& it) { return it.plan.pipelines.size(); });
+  add("tensor", [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.plan), ", ")); });
   add_section(SettingSection::parallelism);
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add_section(SettingSection::training);
@@ -78,12 +78,12 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
 }
 
 /// Returns a topology of the devices of both plans, without links.
-Topology topology_without_links(const RunningPlan& first, const RunningPlan& second) {
+Topology topology_without_links(const api::RunningPlan& first, const api::RunningPlan& second) {
   Topology topology;
   topology.name = "of both plans";
   std::set<std::string> known;
-  for (const RunningPlan* plan : {&first, &second})
-    for (const std::string& id : plan->named.ids) {
+  for (const api::RunningPlan* plan : {&first, &second})
+    for (const std::string& id : plan->ids) {
       if (!known.insert(id).second) continue;
       topology.devices.emplace_back();
       topology.devices.back().id = id;
@@ -91,38 +91,38 @@ Topology topology_without_links(const RunningPlan& first, const RunningPlan& sec
   return topology;
 }
 
-void check_devices(const RunningPlan& running, const Plan& plan, const Topology& topology) {
+void check_devices(const api::RunningPlan& running, const Plan& plan, const Topology& topology) {
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p)
     for (std::size_t s = 0; s < plan.pipelines[p].stages.size(); ++s)
       for (std::size_t i = 0; i < plan.pipelines[p].stages[s].devices.size(); ++i)
         if (plan.pipelines[p].stages[s].devices[i] == cost::no_device) {
-          const int device = running.named.plan.pipelines[p].stages[s].devices[i];
-          throw Error(running.file,
+          const int device = running.plan.pipelines[p].stages[s].devices[i];
+          throw Error(running.name,
                       fmt::format("/pipelines/{}/stages/{}/devices/{}: topology {} has no device {}; "
                                   "only the first plan may use devices that are gone",
-                                  p, s, i, topology.name, running.named.ids[at(device)]));
+                                  p, s, i, topology.name, running.ids[at(device)]));
         }
 }
 
 /// Unless `knows_network`, sources and seconds are unknown, and the topology needs no links.
-api::MigrationSummary migration(const RunningPlan& first, const RunningPlan& second,
+api::MigrationSummary migration(const api::RunningPlan& first, const api::RunningPlan& second,
                                 const Shared<Topology>& topology, bool knows_network) {
   const Problem problem{topology, second.job, io::calibration_for({}, second.job, *topology).constants,
                         io::built_in_roofline()};
-  const search::WarmStart before = warm_start(first, problem, 0), after = warm_start(second, problem, 0);
+  const search::WarmStart before = io::warm_start(first, problem, 0),
+                          after = io::warm_start(second, problem, 0);
   check_devices(second, after.plan, topology);
   const api::PlanMigration found = api::migration_between(problem, before, after, knows_network);
-  check_migration_steps(first, found.steps, static_cast<int>(pipeline_major(after.plan).size()));
+  io::check_migration_steps(first, found.steps, static_cast<int>(pipeline_major(after.plan).size()));
   return found.summary.value();
 }
 
-PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
+PlanDiff compare_plans(const api::RunningPlan& first, const api::RunningPlan& second,
                        const std::optional<Topology>& topology) {
   PlanDiff diff;
   diff.decisions = decisions(first, second);
-  diff.devices = api::compare_devices({first.named.plan, first.named.ids, first.job},
-                                      {second.named.plan, second.named.ids, second.job});
-  diff.no_migration_reason = format_model_difference(first.job, second.job);
+  diff.devices = api::compare_devices(first, second);
+  diff.no_migration_reason = io::format_model_difference(first.job, second.job);
   if (!diff.no_migration_reason.empty()) {
     diff.no_migration_reason = "none of the first plan's state can be reused, because the models differ: " +
                                diff.no_migration_reason;
@@ -224,8 +224,8 @@ int run_plan_diff(const PlanOptions& options) {
   const io::ReadLog read;
   std::optional<Topology> topology;
   if (!options.topology.empty()) topology = io::read_topology(options.topology);
-  const RunningPlan first = read_running_plan(first_file, io::default_job());
-  const RunningPlan second = read_running_plan(second_file, io::default_job());
+  const api::RunningPlan first = io::read_running_plan(first_file, io::default_job());
+  const api::RunningPlan second = io::read_running_plan(second_file, io::default_job());
   if (options.output) {
     check_outputs(std::array{options.topology, first_file, second_file}, std::array{*options.output});
     check_not_read(read, std::array{*options.output});

@@ -10,11 +10,10 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "planner/api/finalist_simulation.hpp"
-#include "core/plan/objective.hpp"
 #include "core/base/work.hpp"
+#include "core/plan/objective.hpp"
 #include "core/plan/target_kind.hpp"
-#include "planner/search/comm_cost/strategy.hpp"
+#include "planner/api/plan_request.hpp"
 
 namespace dtfm::cli {
 

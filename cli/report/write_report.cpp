@@ -7,6 +7,8 @@
 #include "cli/common/write_output.hpp"
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
+#include "core/io/writers/plan_json.hpp"
+#include "planner/io/plan_document.hpp"
 #include "planner/io/simulation_document.hpp"
 
 namespace dtfm::cli {
@@ -41,13 +43,12 @@ std::string add_simulation(ReportContent& content, const Problem& problem, const
 
 }  // namespace
 
-void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
-                       const io::PlanRecord& record, const StopFunction& stop) {
+void write_plan_report(const std::string& file, const api::PlanAnswer& answer, const StopFunction& stop) {
+  const Problem& problem = answer.problem;
   ReportContent content{problem.topology, "dtfm-plan " DTFM_VERSION};
-  const std::string failure_reason = add_simulation(content, problem, plan, stop);
-  io::PlanRecord record_with_note = record;
-  if (!failure_reason.empty()) record_with_note.warnings.push_back(failure_reason);
-  content.plan = io::plan_document(problem.topology, problem.job, plan, record_with_note);
+  const std::string failure_reason = add_simulation(content, problem, answer.plan, stop);
+  content.plan = io::plan_document(answer);
+  if (!failure_reason.empty()) content.plan["warnings"].push_back(failure_reason);
   write_page(file, problem.job.name, std::move(content));
 }
 
@@ -57,8 +58,9 @@ void write_sim_report(const std::string& file, const api::SimulateRequest& reque
   ReportContent content{problem.topology, "dtfm-sim " DTFM_VERSION};
   content.timeline = result.timeline;
   content.measured = request.measured;
-  content.plan = io::plan_document(problem.topology, problem.job, result.plan, {});
-  for (const char* unknown : {"objective", "estimate", "finalists"}) content.plan.erase(unknown);
+  content.plan = io::plan_json(problem.topology, problem.job, result.plan);
+  content.plan.erase("objective");
+  content.plan["version"] = DTFM_VERSION;
   document.erase("measured");
   content.simulation = std::move(document);
   write_page(file, problem.job.name, std::move(content));

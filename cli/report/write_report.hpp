@@ -1,22 +1,20 @@
 // Writes the report page of a command.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/stop.hpp"
-#include "planner/io/plan_document.hpp"
 #include "core/plan/problem.hpp"
+#include "planner/api/plan_answer.hpp"
 #include "planner/api/simulate.hpp"
 
 namespace dtfm::cli {
 
 /// The report of dtfm-plan: the plan as in its file, and one simulated iteration without a scenario. If the
 /// plan cannot be simulated or `stop` returns true, the page gives the reason and shows the rest.
-void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
-                       const io::PlanRecord& record, const StopFunction& stop);
+void write_plan_report(const std::string& file, const api::PlanAnswer& answer, const StopFunction& stop);
 
 /// The report of dtfm-sim: the result as in its file (`document`), the plan, and the timelines of a simulated
 /// and of a measured iteration if there are any.

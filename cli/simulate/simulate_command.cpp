@@ -22,10 +22,8 @@
 #include "planner/api/simulate.hpp"
 #include "planner/io/simulation_document.hpp"
 #include "core/io/importers/foreign_plan.hpp"
-#include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
-#include "core/io/readers/roofline_reader.hpp"
-#include "core/io/readers/topology_reader.hpp"
+#include "core/io/readers/problem_reader.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/control_characters.hpp"
 #include "core/io/text/json_format.hpp"
@@ -50,11 +48,8 @@ Job job_of_plan(const io::PlanSource& source) {
   return std::move(*job);
 }
 
-void read_plan(const SimulateOptions& options, api::SimulateRequest& request) {
-  const io::PlanSource source = io::read_plan_source(options.plan, options.ranks);
+void read_plan(const SimulateOptions& options, const io::PlanSource& source, api::SimulateRequest& request) {
   Job& job = request.problem.job;
-  job = options.job ? io::read_job(*options.job) : job_of_plan(source);
-  set_global_batch(options.batch, job);
   io::PlanAndNotes read =
       io::read_any_plan(source, request.problem.topology, job, options.job.has_value());
   check_batch_of_plan(options.batch, read.plan, options.plan);
@@ -66,24 +61,20 @@ void read_plan(const SimulateOptions& options, api::SimulateRequest& request) {
 }
 
 api::SimulateRequest read_request(const SimulateOptions& options) {
+  std::optional<io::PlanSource> source;
+  if (!options.scheme) source = io::read_plan_source(options.plan, options.ranks);
   api::SimulateRequest request;
-  Problem& problem = request.problem;
-  problem.topology = io::read_topology(options.topology);
-  problem.roofline = io::built_in_roofline();
-  if (options.scheme) {
-    problem.job = options.job ? io::read_job(*options.job) : io::default_job();
-    set_global_batch(options.batch, problem.job);
-  } else {
-    read_plan(options, request);
-  }
-  const FittedCalibration calibration =
-      io::calibration_for(options.calibration, problem.job, *problem.topology);
-  problem.constants = calibration.constants;
-  request.spread = calibration.spread;
-  if (options.scenario) request.scenario = io::read_scenario(*options.scenario, problem.topology);
+  auto [problem, spread] =
+      io::read_problem({options.topology, options.job, options.batch, options.calibration},
+                       source && !options.job ? job_of_plan(*source) : io::default_job());
+  request.problem = std::move(problem);
+  request.spread = std::move(spread);
+  if (source) read_plan(options, *source, request);
+  const Topology& topology = request.problem.topology;
+  if (options.scenario) request.scenario = io::read_scenario(*options.scenario, request.problem.topology);
   if (options.measured)
     request.measured = io::parse_measured_iteration(io::read_file(*options.measured, max_timeline_bytes),
-                                                    *options.measured, problem.topology);
+                                                    *options.measured, topology);
   request.scheme = options.scheme;
   request.options = {options.seed, options.sync_every, options.skip, options.verify, options.faulty_share};
   request.iterations = options.iterations;

@@ -4,9 +4,9 @@
 // topologies and jobs, simulator/io reads scenarios, planner/io makes the documents of plans, Pareto fronts
 // and simulations. Bad input throws dtfm::Error.
 //
-// - plan: searches for the best plan and simulates the finalists (dtfm-plan).
+// - plan: searches for the best plan and says what is known about it (dtfm-plan).
 // - score: estimates and simulates a given plan (dtfm-plan --score).
-// - plan_comm_cost, score_comm_cost: the same by communication cost (dtfm-plan --objective comm-cost).
+// - find_plans, plan_comm_cost, score_comm_cost: the parts of these that search, by themselves.
 // - simulate: simulates a plan or a scheme under a scenario (dtfm-sim).
 // - compare: plans and simulates every scheme (dtfm-compare).
 // - make_replanner: plans anew when devices fail or join (policy replan).
@@ -15,9 +15,9 @@
 #include "planner/api/comm_cost.hpp"
 #include "planner/api/compare.hpp"
 #include "planner/api/pareto.hpp"
+#include "planner/api/plan.hpp"
 #include "planner/api/plan_diff.hpp"
 #include "planner/api/plan_estimate.hpp"
-#include "planner/api/plan_request.hpp"
 #include "planner/api/replanner.hpp"
 #include "planner/api/simulate.hpp"
 #include "planner/api/warm_start.hpp"

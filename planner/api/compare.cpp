@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/api/plan_request.hpp"
+#include "planner/api/find_plans.hpp"
 #include "planner/api/replanner.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/target.hpp"
@@ -36,7 +36,7 @@ ChosenLayout plan_layout(const CompareRequest& request, const Job& job) {
       progress.scheme = planned_scheme;
       request.work.on_progress(progress);
     };
-  const PlanResult result = plan(planned);
+  const FoundPlans result = find_plans(planned);
   if (result.simulation == SimulationStatus::failed) throw Error("", result.simulation_error);
   ChosenLayout chosen;
   chosen.tried = static_cast<int>(result.plans.size());

@@ -36,7 +36,7 @@ search::EnumerationLimits whole_limits(bool prove) {
   return limits;
 }
 
-void keep_finalists(const search::IterationSearchOptions& options, PlanResult& result) {
+void keep_finalists(const search::IterationSearchOptions& options, FoundPlans& result) {
   const std::size_t most = std::max<std::size_t>(1, at(options.finalists));
   if (result.plans.size() <= most) return;
   result.plans.erase(result.plans.begin() + static_cast<std::ptrdiff_t>(most), result.plans.end());
@@ -47,12 +47,12 @@ void keep_finalists(const search::IterationSearchOptions& options, PlanResult& r
 /// one becomes the first plan of `result`. If there are too many plans, or the caller stops the search,
 /// returns false and changes nothing but the number of evaluations.
 bool improve_by_enumeration(const PlanRequest& request, const search::EnumerationLimits& limits,
-                            PlanResult& result) {
+                            FoundPlans& result) {
   constexpr std::size_t at_once = 64;  // simulated before bounds are compared again
   const search::IterationSearchOptions& options = request.options;
   const Work work = until_time_limit(options.common);
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return false;
-  PlanResult better = result;
+  FoundPlans better = result;
   double best_s = result.finalist_results.front().seconds;
   const search::Enumeration all =
       search::enumerate_plans(request.problem, options.limits, best_s, limits, work.stop);
@@ -89,7 +89,7 @@ bool can_enumerate(const PlanRequest& request) {
 
 /// The faster the plan that bounds are compared with, the more plans they rule out. Therefore a short search
 /// precedes a short enumeration and, if that gives up, the whole search precedes a long one.
-PlanResult search_and_enumerate(const PlanRequest& given) {
+FoundPlans search_and_enumerate(const PlanRequest& given) {
   PlanRequest request = given;
   if (!request.options.common.begin) request.options.common.begin = std::chrono::steady_clock::now();
   constexpr long long first_evaluations = 2'000;
@@ -97,7 +97,7 @@ PlanResult search_and_enumerate(const PlanRequest& given) {
   const search::EnumerationLimits limits = whole_limits(request.options.common.prove);
   PlanRequest first = request;  // its time limit is that of all steps
   first.options.common.evaluations = first_evaluations;
-  PlanResult result = search_and_simulate(first);
+  FoundPlans result = search_and_simulate(first);
   if (improve_by_enumeration(request, first_limits(limits), result)) return result;
   if (is_stopped(until_time_limit(request.options.common))) {
     result.found.stopped =

@@ -2,7 +2,7 @@
 // optimal.
 #pragma once
 
-#include "planner/api/plan_request.hpp"
+#include "planner/api/find_plans.hpp"
 
 namespace dtfm::api {
 
@@ -14,6 +14,6 @@ bool can_enumerate(const PlanRequest& request);
 /// all, and `found.stopped` is `optimal`. With `prove`, the limits are five times as high. Plans that a lower
 /// bound rules out are not simulated. Expects can_enumerate(request), and no ranks: the problem is so small
 /// that every process plans alone.
-PlanResult search_and_enumerate(const PlanRequest& request);
+FoundPlans search_and_enumerate(const PlanRequest& request);
 
 }  // namespace dtfm::api

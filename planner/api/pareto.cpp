@@ -20,8 +20,8 @@ int device_count(const search::PlanCandidate& candidate) {
 
 }  // namespace
 
-std::vector<ParetoPoint> pareto_points(const search::ParetoSearch& search,
-                                       const std::vector<FinalistResult>& results) {
+std::vector<ParetoPoint> pareto_points(const ParetoFront& front) {
+  const auto& [search, results] = front;
   std::vector<ParetoPoint> known;
   std::vector<search::PlanObjectives> objectives;
   for (std::size_t i = 0; i < search.candidates.size(); ++i) {

@@ -5,8 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/api/finalist_simulation.hpp"
-#include "planner/search/iteration_time/pareto_search.hpp"
+#include "planner/api/plan_answer.hpp"
 
 namespace dtfm::api {
 
@@ -21,10 +20,8 @@ struct ParetoPoint {
   int devices = 0;
 };
 
-/// The undominated candidates, sorted by time, then price, then devices. `results` has one entry
-/// per candidate, or none; the front is then based on estimates. Plans that exceed memory or complete no
-/// iteration are left out.
-std::vector<ParetoPoint> pareto_points(const search::ParetoSearch& search,
-                                       const std::vector<FinalistResult>& results);
+/// The undominated candidates, sorted by time, then price, then devices. Without simulated results, the front
+/// is based on estimates. Plans that exceed memory or complete no iteration are left out.
+std::vector<ParetoPoint> pareto_points(const ParetoFront& front);
 
 }  // namespace dtfm::api

@@ -22,7 +22,7 @@ double tokens_per_iteration(const Job& job) {
 }
 
 /// The time that the ranking used: simulated if possible.
-double iteration_seconds(const PlanResult& result, const search::PlanCandidate& candidate) {
+double iteration_seconds(const FoundPlans& result, const search::PlanCandidate& candidate) {
   for (std::size_t i = 0; i < result.finalist_results.size(); ++i)
     if (is_same(result.plans[i], candidate)) return result.finalist_results[i].seconds;
   return candidate.iteration_s;
@@ -47,7 +47,7 @@ void set_obstacle(const search::WarmStart& warm, const search::IterationSearchRe
     result.obstacle = ContinuationObstacle::out_of_memory;
 }
 
-void set_gain(const search::IterationSearchOptions& options, const PlanResult& planned,
+void set_gain(const search::IterationSearchOptions& options, const FoundPlans& planned,
               WarmStartResult& result) {
   const search::PlanCandidate &best = planned.best(), &unchanged = *planned.found.unchanged;
   const double before_s = iteration_seconds(planned, unchanged), after_s = iteration_seconds(planned, best);
@@ -144,7 +144,7 @@ PlanMigration migration_between(const Problem& problem, const search::WarmStart&
 }
 
 WarmStartResult compare_with_running(const search::IterationSearchOptions& options,
-                                     const PlanResult& result) {
+                                     const FoundPlans& result) {
   const search::WarmStart& warm = options.warm.value();
   const search::PlanCandidate& best = result.best();
   WarmStartResult compared;

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "planner/api/plan_request.hpp"
+#include "core/cluster/topology.hpp"
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
-#include "core/cluster/topology.hpp"
+#include "planner/api/find_plans.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::api {
@@ -32,7 +32,8 @@ std::optional<ModelDifference> model_difference(const Job& from, const Job& to);
 struct RunningPlan {
   Plan plan;  // devices are indices into `ids`
   std::vector<std::string> ids;
-  Job job;  // decided
+  Job job;                // decided
+  std::string name = {};  // of its file
 };
 
 /// The warm start for a search on `topology`. Devices are matched by id.
@@ -92,6 +93,6 @@ struct WarmStartResult {
 
 /// `options`: those of the search that found `result`; they must have a warm start. Iteration times are the
 /// simulated ones, or estimates if the finalists were not simulated.
-WarmStartResult compare_with_running(const search::IterationSearchOptions& options, const PlanResult& result);
+WarmStartResult compare_with_running(const search::IterationSearchOptions& options, const FoundPlans& result);
 
 }  // namespace dtfm::api

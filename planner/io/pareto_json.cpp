@@ -3,6 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/text/json_format.hpp"
+#include "planner/api/pareto.hpp"
+#include "planner/io/plan_document.hpp"
+#include "planner/io/plan_notes.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -16,8 +19,9 @@ ordered_json cost_json(const api::ParetoPoint::Cost& cost) {
           {"usd", cost.usd ? ordered_json(*cost.usd) : ordered_json(nullptr)}};
 }
 
-ordered_json point_json(const Topology& topology, const ParetoRecord::Point& point) {
-  const auto& [costs, candidate, record] = point;
+ordered_json point_json(const api::PlanAnswer& answer, const api::ParetoPoint& costs) {
+  const api::ParetoFront& front = *answer.front;
+  const search::PlanCandidate& candidate = front.search.candidates[costs.candidate];
   ordered_json json = cost_json(costs.estimated);
   json["simulated"] = costs.simulated ? cost_json(*costs.simulated) : ordered_json(nullptr);
   json["devices"] = costs.devices;
@@ -28,23 +32,28 @@ ordered_json point_json(const Topology& topology, const ParetoRecord::Point& poi
   json["decisions"].erase("tensor");
   for (const char* key : {"chunks", "flush"})
     if (json["decisions"][key] == 0) json["decisions"].erase(key);
-  json["plan"] = plan_document(topology, api::simulated_problem(candidate).job, candidate.plan, record);
+  json["plan"] = plan_document(api::answer_of(
+      candidate, answer.objective,
+      front.results.empty() ? std::vector<api::SimulatedTimes>() : front.results[costs.candidate].simulated));
   return json;
 }
 
 }  // namespace
 
-std::string pareto_json(const Topology& topology, const ParetoRecord& record) {
+std::string pareto_json(const api::PlanAnswer& answer) {
+  const Topology& topology = answer.problem.topology;
+  const search::ParetoSearch& search = answer.front->search;
   ordered_json json = {{"schema", schema},
                        {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
                        {"points", ordered_json::array()}};
-  for (const ParetoRecord::Point& point : record.points)
-    json["points"].push_back(point_json(topology, point));
-  json["search"] = {{"seed", record.search.seed},
-                    {"evaluations", record.search.evaluations},
-                    {"stopped", name_of(record.search.stopped)}};
-  if (!record.warnings.empty()) json["warnings"] = record.warnings;
-  json["version"] = record.version;
+  for (const api::ParetoPoint& point : api::pareto_points(*answer.front))
+    json["points"].push_back(point_json(answer, point));
+  json["search"] = {{"seed", answer.search->seed},
+                    {"evaluations", search.evaluations},
+                    {"stopped", name_of(search.stopped)}};
+  if (const auto notes = front_notes(*answer.front, !json["points"].empty()); !notes.empty())
+    json["warnings"] = notes;
+  json["version"] = DTFM_VERSION;
   return format_json(json);
 }
 

@@ -8,8 +8,11 @@
 
 #include "core/base/index.hpp"
 #include "core/io/writers/plan_json.hpp"
+#include "core/io/writers/plan_text.hpp"
 #include "core/io/writers/rate_keys.hpp"
 #include "core/plan/target.hpp"
+#include "planner/io/explanation_text.hpp"
+#include "planner/io/plan_notes.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -53,7 +56,7 @@ ordered_json simulated_json(const std::vector<api::SimulatedTimes>& scenarios) {
   return json;
 }
 
-ordered_json finalist_json(const PlanRecord::Finalist& finalist, bool is_warm_start) {
+ordered_json finalist_json(const api::Finalist& finalist, bool is_warm_start) {
   const search::PlanCandidate& it = finalist.candidate;
   ordered_json json = {{"pipeline", it.shape().stages},
                        {"data", it.shape().replicas},
@@ -67,11 +70,11 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist, bool is_warm_st
   return json;
 }
 
-ordered_json finalists_json(const PlanRecord& record) {
+ordered_json finalists_json(const api::PlanAnswer& answer) {
   ordered_json json = ordered_json::array();
-  const std::vector<ordered_json> decisions = differing_decisions(record.finalists);
+  const std::vector<ordered_json> decisions = differing_decisions(answer.finalists);
   for (std::size_t i = 0; i < decisions.size(); ++i) {
-    json.push_back(finalist_json(record.finalists[i], record.warm_start.has_value()));
+    json.push_back(finalist_json(answer.finalists[i], answer.warm_start.has_value()));
     if (!decisions[i].empty()) json.back()["decisions"] = decisions[i];
   }
   return json;
@@ -81,24 +84,27 @@ ordered_json number_or_null(const std::optional<double>& value) {
   return value ? finite_or_null(*value) : ordered_json(nullptr);
 }
 
-ordered_json advice_json(const PlanRecord::Advice& advice) {
+ordered_json advice_json(const api::Advice& advice) {
+  const search::PlanCandidate& candidate = advice.plan.candidate;
   return {{"plan", finalist_json(advice.plan, false)},
-          {"decisions", advice.decisions},
+          {"decisions", format_job_decisions(api::simulated_problem(candidate).job, candidate.plan)},
           {"gain", number_or_null(advice.gain)}};
 }
 
-ordered_json estimate_json(const PlanRecord& record, const Topology& topology, ModelInput input) {
+ordered_json estimate_json(const api::PlanAnswer& answer, ModelInput input) {
   ordered_json json = ordered_json::object();
-  if (record.iteration) add_iteration(*record.iteration, topology, input, json);
-  if (record.interval)
-    json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
-                                         {"high", record.interval->high_s},
-                                         {"level", record.interval->level},
-                                         {"source", record.interval->source}};
-  if (const auto& cost = record.comm_cost)
-    json["comm_cost"] = {{"data_parallel_s", cost->data_parallel},
-                         {"pipeline_parallel_s", cost->pipeline_parallel},
-                         {"total_s", cost->total()}};
+  if (answer.estimate) add_iteration(*answer.estimate, answer.problem.topology, input, json);
+  if (answer.interval)
+    json["iteration_time_interval_s"] = {{"low", answer.interval->low_s},
+                                         {"high", answer.interval->high_s},
+                                         {"level", answer.interval->level},
+                                         {"source", answer.interval->source}};
+  if (answer.comm_cost) {
+    const cost::CommCost& cost = answer.comm_cost->cost;
+    json["comm_cost"] = {{"data_parallel_s", cost.data_parallel},
+                         {"pipeline_parallel_s", cost.pipeline_parallel},
+                         {"total_s", cost.total()}};
+  }
   return json;
 }
 
@@ -106,14 +112,15 @@ ordered_json bound_json(const api::PlanBound& bound, const ObjectiveTexts& objec
   return {{"value", bound.value}, {"unit", objective.unit}, {"gap", bound.gap()}, {"method", bound.method}};
 }
 
-ordered_json search_json(const PlanRecord::Search& search) {
+ordered_json search_json(const api::PlanAnswer& answer) {
+  const api::SearchSummary& search = *answer.search;
   ordered_json convergence = ordered_json::array();
   for (const auto& [evaluations, cost] : search.convergence)
     convergence.push_back(ordered_json::array({evaluations, cost}));
   return {{"strategy", search.strategy},
           {"seed", search.seed},
           {"evaluations", search.evaluations},
-          {"stopped", name_of(search.stopped)},
+          {"stopped", name_of(answer.stopped())},
           {"convergence", std::move(convergence)}};
 }
 
@@ -139,12 +146,12 @@ ordered_json change_json(const cost::WhatIf& what, const std::string& descriptio
   return json;
 }
 
-ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology,
-                              ModelInput input) {
-  const cost::PlanExplanation& found = explanation.found;
+ordered_json explanation_json(const api::PlanAnswer& answer, ModelInput input) {
+  const cost::PlanExplanation& found = *answer.explanation;
+  const ExplanationText text = explanation_text(answer);
   const auto& [dominant, resource, parts, critical_path, peak_memory] = found.bottleneck;
   ordered_json json = {
-      {"summary", explanation.summary},
+      {"summary", text.summary},
       {"bottleneck",
        {{"kind", name_of(dominant.kind)}, {"seconds", dominant.seconds}, {"share", dominant.share}}},
       {"resource",
@@ -160,13 +167,13 @@ ordered_json explanation_json(const PlanRecord::Explanation& explanation, const 
         {"optimizer_step", parts.update_s},
         {"overhead", parts.overhead_s}}}};
   if (peak_memory) {
-    json["peak_memory"] = memory_json(peak_memory->memory, topology);
+    json["peak_memory"] = memory_json(peak_memory->memory, answer.problem.topology);
     json["peak_memory"]["state_bytes"] = std::ceil(peak_memory->state);
   }
   json["changes"] = ordered_json::array();
   for (std::size_t i = 0; i < found.what_ifs.size(); ++i)
-    json["changes"].push_back(change_json(found.what_ifs[i], explanation.changes[i]));
-  json["scaling"] = explanation.scaling;
+    json["changes"].push_back(change_json(found.what_ifs[i], text.changes[i]));
+  json["scaling"] = text.scaling;
   json["now"] = throughput_json(found.now, input);
   if (found.double_width) json["double_width"] = throughput_json(*found.double_width, input);
   json["compute_bound"] = {{"compression", number_or_null(found.compute_bound_compression)},
@@ -174,11 +181,12 @@ ordered_json explanation_json(const PlanRecord::Explanation& explanation, const 
   return json;
 }
 
-ordered_json warm_start_json(const PlanRecord::WarmStart& warm, const ObjectiveTexts& objective,
+ordered_json warm_start_json(const api::WarmStartAnswer& warm, const ObjectiveTexts& objective,
                              const Topology& topology) {
   const api::WarmStartResult& result = warm.result;
   ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"keeps_plan", result.keeps_plan}};
-  if (!warm.obstacle.empty()) json["cannot_keep_reason"] = warm.obstacle;
+  if (const std::string obstacle = format_obstacle(result); !obstacle.empty())
+    json["cannot_keep_reason"] = obstacle;
   json["unchanged_iteration_time_s"] = number_or_null(result.unchanged_iteration_s);
   json["gain"] = nullptr;
   if (const auto& gain = result.gain)
@@ -233,9 +241,9 @@ ordered_json decisions_json(const Plan& plan) {
           {"gradients", how.compression.gradients}};
 }
 
-std::vector<ordered_json> differing_decisions(const std::vector<PlanRecord::Finalist>& finalists) {
+std::vector<ordered_json> differing_decisions(const std::vector<api::Finalist>& finalists) {
   std::vector<ordered_json> all, differing(finalists.size(), ordered_json::object());
-  for (const PlanRecord::Finalist& it : finalists) all.push_back(decisions_json(it.candidate.plan));
+  for (const api::Finalist& it : finalists) all.push_back(decisions_json(it.candidate.plan));
   if (all.empty()) return {};
   for (const auto& item : all.front().items()) {
     const auto differs = [&](const ordered_json& other) { return other.at(item.key()) != item.value(); };
@@ -245,26 +253,27 @@ std::vector<ordered_json> differing_decisions(const std::vector<PlanRecord::Fina
   return differing;
 }
 
-ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
-                           const PlanRecord& record) {
+ordered_json plan_document(const api::PlanAnswer& answer) {
+  const Topology& topology = answer.problem.topology;
+  const Job& job = answer.problem.job;
   const ModelInput input = model_input(job.model);
-  const ObjectiveTexts& objective = texts(record.objective, input);
+  const ObjectiveTexts& objective = texts(answer.objective, input);
   std::optional<double> period_s;
-  if (record.checkpoint_period && std::isfinite(record.checkpoint_period->seconds))
-    period_s = record.checkpoint_period->seconds;
-  ordered_json json = plan_json(topology, job, plan, record.objective, period_s);
-  json["estimate"] = estimate_json(record, topology, input);
-  if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound, objective);
-  if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology, input);
-  if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start, objective, topology);
-  json["finalists"] = finalists_json(record);
-  if (!record.fastest_undisturbed.empty())
-    json["fastest_undisturbed"] = simulated_json(record.fastest_undisturbed);
-  if (record.advice) json["advice"] = advice_json(*record.advice);
-  for (const api::TargetTime& it : record.targets) json["targets"].push_back(target_json(it));
-  if (record.search) json["search"] = search_json(*record.search);
-  if (!record.warnings.empty()) json["warnings"] = record.warnings;
-  json["version"] = record.version;
+  if (answer.checkpoint_period && std::isfinite(answer.checkpoint_period->seconds))
+    period_s = answer.checkpoint_period->seconds;
+  ordered_json json = plan_json(topology, job, answer.plan, answer.objective, period_s);
+  json["estimate"] = estimate_json(answer, input);
+  if (answer.lower_bound) json["lower_bound"] = bound_json(*answer.lower_bound, objective);
+  if (answer.explanation) json["explanation"] = explanation_json(answer, input);
+  if (answer.warm_start) json["warm_start"] = warm_start_json(*answer.warm_start, objective, topology);
+  json["finalists"] = finalists_json(answer);
+  if (!answer.fastest_undisturbed.empty())
+    json["fastest_undisturbed"] = simulated_json(answer.fastest_undisturbed);
+  if (answer.advice) json["advice"] = advice_json(*answer.advice);
+  for (const api::TargetTime& it : answer.targets) json["targets"].push_back(target_json(it));
+  if (answer.search) json["search"] = search_json(answer);
+  if (const auto notes = notes_of(answer); !notes.empty()) json["warnings"] = notes;
+  json["version"] = DTFM_VERSION;
   return json;
 }
 

@@ -6,10 +6,198 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/index.hpp"
+#include "core/io/text/format_number.hpp"
 #include "core/io/text/units.hpp"
+#include "core/plan/layer_times.hpp"
 #include "core/plan/settings.hpp"
+#include "core/plan/shards.hpp"
 
 namespace dtfm::io {
+namespace {
+
+using Notes = std::vector<std::string>;
+
+void append(const Notes& more, Notes& notes) {
+  notes.insert(notes.end(), more.begin(), more.end());
+}
+
+std::string format_devices(std::size_t count) {
+  return format_count(static_cast<long long>(count), "device");
+}
+
+/// `noun`: the result of the search, "plan".
+Notes stop_notes(search::Stopped stopped, std::string_view noun) {
+  if (stopped == search::Stopped::time_limit)
+    return {fmt::format("stopped by --time-limit: another run may give another {}", noun)};
+  if (stopped == search::Stopped::interrupted)
+    return {
+        fmt::format("interrupted: this is the best {} so far, and another run may give another one", noun)};
+  return {};
+}
+
+/// "tokyo-3 needs 21.4 GB and has 16 GB": the device with the largest memory deficit.
+std::string format_memory_deficit(const api::PlanAnswer& answer) {
+  cost::DeviceMemory worst;
+  for (const cost::DeviceMemory& it : answer.estimate.value().memory)
+    if (it.needed - it.capacity > worst.needed - worst.capacity) worst = it;
+  return fmt::format("{} needs {:.3g} GB and has {:.3g} GB",
+                     answer.problem.topology->devices[at(worst.device)].id, worst.needed / 1e9,
+                     worst.capacity / 1e9);
+}
+
+/// Why the finalists of a search have no simulated times.
+Notes simulation_notes(const api::PlanAnswer& answer) {
+  switch (answer.simulation) {
+    case api::SimulationStatus::interrupted:
+      if (answer.search->stopped == search::Stopped::interrupted) return {};
+      return {"interrupted before the finalists were simulated: this is the plan with the best estimate"};
+    case api::SimulationStatus::late:
+      return {
+          "no finalist could be simulated within the time limit: this is the plan with the best estimate"};
+    case api::SimulationStatus::failed:
+      return {"the plans could not be simulated, so this is the plan with the best estimate: " +
+              answer.simulation_error};
+    case api::SimulationStatus::done:
+    case api::SimulationStatus::out_of_memory:
+      break;
+  }
+  return {};
+}
+
+/// That no plan fits the memory, and which changes of the job would make one fit.
+Notes out_of_memory_notes(const api::PlanAnswer& answer) {
+  if (answer.fits()) return {};
+  const auto& changes = answer.feasible_changes;
+  Notes notes = {fmt::format("no plan {}; in the plan with the smallest deficit, {}",
+                             changes
+                                 ? "fits the memory of the devices"
+                                 : "that fits the memory of the devices was found before the search ended",
+                             format_memory_deficit(answer))};
+  if (!changes) return notes;
+  if (changes->empty()) notes.emplace_back("none of the changes that were tried makes a plan fit");
+  for (const std::string& change : *changes) notes.emplace_back("it would fit with " + change);
+  return notes;
+}
+
+Notes search_notes(const api::PlanAnswer& answer) {
+  const api::SearchSummary& search = *answer.search;
+  const std::vector<Device>& devices = answer.problem.topology->devices;
+  Notes notes = stop_notes(search.stopped, "plan");
+  if (!search.unpriced.empty())
+    notes.push_back(
+        fmt::format("{} without a price not used, {} first; set it in the topology: `price: 1.2 USD/h`",
+                    format_devices(search.unpriced.size()), devices[at(search.unpriced.front())].id));
+  if (!search.unusable.empty())
+    notes.push_back(fmt::format("{} cannot be used, {} first: {}", format_devices(search.unusable.size()),
+                                devices[at(search.unusable.front().first)].id,
+                                search.unusable.front().second));
+  append(simulation_notes(answer), notes);
+  if (search.proves && answer.stopped() != search::Stopped::optimal)
+    notes.emplace_back(
+        "the plan is not proven optimal; --prove supports only small problems with iteration_barrier true, "
+        "without --scenario");
+  append(out_of_memory_notes(answer), notes);
+  return notes;
+}
+
+/// Notes on a plan that was given.
+Notes given_notes(const api::PlanAnswer& answer) {
+  Notes notes = answer.reader_notes;
+  append(undecided_notes(answer.problem.job, answer.plan.execution, answer.undecided), notes);
+  append(batch_notes(answer.plan, answer.problem.job), notes);
+  if (answer.simulation == api::SimulationStatus::out_of_memory)
+    notes.push_back("the plan does not fit the memory of its devices: " + format_memory_deficit(answer));
+  if (answer.simulation == api::SimulationStatus::failed)
+    notes.push_back("the plan could not be simulated: " + answer.simulation_error);
+  return notes;
+}
+
+/// A note for each scenario under which the plan completes no iteration or deadlocks.
+Notes no_progress_notes(const std::vector<api::SimulatedTimes>& simulated) {
+  Notes notes;
+  for (const api::SimulatedTimes& it : simulated)
+    if (std::isfinite(it.mean_s) && !std::isfinite(it.max_s))
+      notes.push_back(
+          fmt::format("simulated under scenario {}, the plan deadlocks before the horizon; its mean is "
+                      "over the whole horizon",
+                      it.scenario));
+    else if (!std::isfinite(it.mean_s))
+      notes.push_back(fmt::format("simulated under scenario {}, the plan completes no iteration{}",
+                                  it.scenario, it.why_none.empty() ? "" : ": " + it.why_none));
+  return notes;
+}
+
+Notes unfinished_notes(const api::UnfinishedParts& unfinished) {
+  Notes notes;
+  if (unfinished.explanation) notes.emplace_back("there was not enough time to explain the plan");
+  if (unfinished.target_times)
+    notes.emplace_back("there was not enough time to simulate the plan in trainers");
+  if (unfinished.advice) notes.emplace_back("interrupted before there was a plan to advise");
+  return notes;
+}
+
+/// Notes on the shape of a plan by communication cost.
+Notes shape_notes(const Job& job, const Placement& placement) {
+  Notes notes;
+  if (placement.stages() > layer_count(job.model))
+    notes.push_back(fmt::format("{} stages for {} layers: some stages compute nothing", placement.stages(),
+                                layer_count(job.model)));
+  const int micro_batches = micro_batch_count(job);
+  if (placement.replicas() > micro_batches)
+    notes.push_back(fmt::format("{} pipelines for {} micro-batches: some pipelines compute nothing",
+                                placement.replicas(), micro_batches));
+  return notes;
+}
+
+bool is_split_evenly(const Plan& plan, int layers) {
+  const auto& stages = plan.pipelines.front().stages;
+  const int count = static_cast<int>(stages.size());
+  for (int stage = 0; stage < count; ++stage)
+    if (stages[at(stage)].layers != even_split(layers, count, stage)) return false;
+  return true;
+}
+
+Notes comm_cost_notes(const api::PlanAnswer& answer) {
+  const Job& job = answer.problem.job;
+  Notes notes = answer.search ? stop_notes(answer.search->stopped, "plan") : answer.reader_notes;
+  append(undecided_notes(job, job.execution, answer.undecided), notes);
+  append(answer.search ? shape_notes(job, answer.comm_cost->placement) : batch_notes(answer.plan, job),
+         notes);
+  if (!answer.search && !job.comm_cost && !is_split_evenly(answer.plan, layer_count(job.model)))
+    notes.emplace_back(
+        "the bytes sent are estimated for an even split of the layers, which the plan's is not");
+  return notes;
+}
+
+}  // namespace
+
+Notes notes_of(const api::PlanAnswer& answer) {
+  if (answer.comm_cost) return comm_cost_notes(answer);
+  if (answer.finalists.empty()) return answer.reader_notes;
+  Notes notes = LayerTimes(answer.problem, answer.plan.execution, tensor_degrees(answer.plan))
+                    .notes(pipeline_major(answer.plan));
+  if (!answer.search && !answer.is_given) return notes;
+  append(answer.search ? search_notes(answer) : given_notes(answer), notes);
+  append(no_progress_notes(answer.simulated()), notes);
+  if (answer.lower_bound && answer.lower_bound->value > answer.lower_bound->cost * (1 + 1e-9))
+    notes.emplace_back("the lower bound exceeds the cost of the plan: internal error, please report it");
+  append(unfinished_notes(answer.unfinished), notes);
+  return notes;
+}
+
+Notes front_notes(const api::ParetoFront& front, bool has_points) {
+  Notes notes = front.search.notes;
+  if (front.results.empty() && has_points)
+    notes.emplace_back("the plans were not simulated: this front is based on estimates");
+  append(stop_notes(front.search.stopped, "front"), notes);
+  const auto late = std::count_if(front.results.begin(), front.results.end(),
+                                  [](const api::FinalistResult& it) { return it.was_stopped; });
+  if (late > 0)
+    notes.push_back(fmt::format("{} could not be simulated within the time limit and {} not in the front",
+                                format_count(late, "plan"), late == 1 ? "is" : "are"));
+  return notes;
+}
 
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
   const auto by_count = [](const Pipeline& a, const Pipeline& b) {
@@ -41,6 +229,21 @@ std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& 
   if (choices.empty()) return {};
   return {fmt::format("neither the plan nor a search decides what job {} leaves open; used: {}", job.name,
                       fmt::join(choices, ", "))};
+}
+
+std::string format_obstacle(const api::WarmStartResult& result) {
+  switch (result.obstacle) {
+    case api::ContinuationObstacle::none:
+      return "";
+    case api::ContinuationObstacle::out_of_memory:
+      return "it exceeds the memory of its devices";
+    case api::ContinuationObstacle::devices_gone:
+      return fmt::format("{} of its {} {} gone", result.devices_gone, format_count(result.devices, "device"),
+                         result.devices_gone == 1 ? "is" : "are");
+    case api::ContinuationObstacle::not_allowed:
+      break;
+  }
+  return "the job, the limits, or times or prices of its devices do not allow it";
 }
 
 std::string format_checkpoint_period(const api::CheckpointPeriod& period) {

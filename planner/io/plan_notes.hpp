@@ -1,24 +1,31 @@
-// Notes on results, as sentences for the user.
+// Sentences about plans, formed from the facts of an answer.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "core/plan/job.hpp"
-#include "core/plan/plan.hpp"
-#include "planner/api/finalist_simulation.hpp"
+#include "planner/api/plan_answer.hpp"
 
 namespace dtfm::io {
+
+/// What the user should know about a plan besides its numbers; `warnings` of plan files.
+std::vector<std::string> notes_of(const api::PlanAnswer& answer);
+/// The same about the front of an answer.
+std::vector<std::string> front_notes(const api::ParetoFront& front, bool has_points);
 
 /// Notes if the micro-batches of a plan are not those of the job, or are not split evenly.
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 
-/// Returns a note on the values that `used` has for settings of the job which neither a plan nor a search
-/// decides. The tensor degree is never among them, because every plan gives it.
+/// A note on the values that `used` has for settings of the job which neither a plan nor a search decides.
+/// The tensor degree is never among them, because every plan gives it.
 std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
                                          const SettingSet& undecided);
 
 /// "checkpoint period 12.3 min, chosen by simulation"
 std::string format_checkpoint_period(const api::CheckpointPeriod& period);
+
+/// Why the running plan of a warm start cannot continue; empty if it can.
+std::string format_obstacle(const api::WarmStartResult& result);
 
 }  // namespace dtfm::io

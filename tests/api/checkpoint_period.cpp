@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "planner/api/plan_request.hpp"
+#include "planner/api/plan.hpp"
 #include "simulator/run/checkpoint_period.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
@@ -51,17 +51,19 @@ PlanRequest request_under(const Problem& problem, std::vector<NamedScenario> sce
 }
 
 double chosen_period_s(const Problem& problem, const NamedScenario& scenario) {
-  const PlanResult result = plan(request_under(problem, {scenario}));
+  const FoundPlans result = find_plans(request_under(problem, {scenario}));
   REQUIRE(result.checkpoint_period());
   CHECK(result.checkpoint_period()->source == PeriodSource::simulation);
   return result.checkpoint_period()->seconds;
 }
 
-ScoreResult score_under(const Problem& problem, const Plan& plan, const NamedScenario& scenario,
-                        std::optional<double> period_s) {
-  ScoreRequest request{problem, plan, Objective::iteration_time, {nominal_scenario(), scenario}};
-  request.checkpoint_period_s = period_s;
-  return score(request);
+PlanAnswer score_under(const Problem& problem, const Plan& plan, const NamedScenario& scenario,
+                       std::optional<double> period_s) {
+  PlanRequest request{problem};
+  request.scenarios = {nominal_scenario(), scenario};
+  GivenPlan given{plan};
+  given.checkpoint_period_s = period_s;
+  return score(request, given);
 }
 
 }  // namespace
@@ -74,15 +76,15 @@ TEST_CASE("the chosen period is nearly the best of all periods") {
   for (const double between_s : {60.0, 100.0, 400.0}) {
     CAPTURE(between_s);
     const NamedScenario scenario = failures_every(between_s);
-    const PlanResult result = plan(request_under(problem, {scenario}));
+    const FoundPlans result = find_plans(request_under(problem, {scenario}));
     REQUIRE(result.completes_iteration());
     const double own_s = result.finalist_results.front().seconds;
     double best_s = std::numeric_limits<double>::infinity();
     for (double period_s = 6; period_s < 3 * between_s; period_s += 6)
-      best_s = std::min(best_s, score_under(problem, result.best().plan, scenario, period_s).result.seconds);
+      best_s = std::min(best_s, score_under(problem, result.best().plan, scenario, period_s).seconds);
     CHECK(own_s <= best_s * 1.05);
-    CHECK(own_s == score_under(problem, result.best().plan, scenario, result.checkpoint_period()->seconds)
-                       .result.seconds);
+    CHECK(own_s ==
+          score_under(problem, result.best().plan, scenario, result.checkpoint_period()->seconds).seconds);
   }
 }
 
@@ -92,11 +94,11 @@ TEST_CASE("a shorter time between failures gives a shorter period") {
                often = chosen_period_s(problem, failures_every(50));
   CHECK(often < rare);
   // One period serves all scenarios.
-  const PlanResult both = plan(request_under(problem, {failures_every(3000), [] {
-                                                         NamedScenario named = failures_every(50);
-                                                         named.name = "more failures";
-                                                         return named;
-                                                       }()}));
+  const FoundPlans both = find_plans(request_under(problem, {failures_every(3000), [] {
+                                                               NamedScenario named = failures_every(50);
+                                                               named.name = "more failures";
+                                                               return named;
+                                                             }()}));
   REQUIRE(both.checkpoint_period());
   CHECK(both.checkpoint_period()->seconds <= rare);
 }
@@ -107,18 +109,18 @@ TEST_CASE("the grid grows as long as longer periods are better") {
   const NamedScenario scenario = failures_every(400);
   PlanRequest request = request_under(problem, {scenario});
   request.options.limits = {1, 2};
-  const PlanResult result = plan(request);
+  const FoundPlans result = find_plans(request);
   REQUIRE(result.checkpoint_period());
   CHECK(result.checkpoint_period()->seconds > 4 * std::sqrt(2 * 6 * 400.0));
   CHECK(result.finalist_results.front().seconds ==
-        score_under(problem, result.best().plan, scenario, 1e9).result.seconds);
+        score_under(problem, result.best().plan, scenario, 1e9).seconds);
 }
 
 TEST_CASE("the chosen period does not depend on the number of threads") {
   PlanRequest request = request_under(devices_of_one_layer(2), {failures_every(150)});
-  const PlanResult one = plan(request);
+  const FoundPlans one = find_plans(request);
   request.options.common.threads = 4;
-  const PlanResult four = plan(request);
+  const FoundPlans four = find_plans(request);
   CHECK(one.best().plan == four.best().plan);
   REQUIRE(one.checkpoint_period());
   CHECK(one.checkpoint_period()->seconds == four.checkpoint_period()->seconds);
@@ -129,10 +131,10 @@ TEST_CASE("a period is chosen only where it is open and devices leave") {
   const Problem problem = devices_of_one_layer(1);
   NamedScenario scenario = failures_every(100);
   scenario.scenario = sim::with_checkpoint_period(scenario.scenario, 30);
-  CHECK_FALSE(plan(request_under(problem, {scenario})).checkpoint_period());
+  CHECK_FALSE(find_plans(request_under(problem, {scenario})).checkpoint_period());
   scenario = failures_every(100);
   scenario.scenario.events.clear();
-  const PlanResult result = plan(request_under(problem, {scenario}));
+  const FoundPlans result = find_plans(request_under(problem, {scenario}));
   REQUIRE(result.checkpoint_period());
   CHECK(std::isinf(result.checkpoint_period()->seconds));
   CHECK(result.simulated()[1].mean_s == Approx(6).epsilon(1e-3));  // the last iteration is incomplete
@@ -144,20 +146,20 @@ TEST_CASE("a score uses the period of the plan, or chooses one") {
   const NamedScenario open = failures_every(100);
   NamedScenario fixed = open;
   fixed.scenario = sim::with_checkpoint_period(fixed.scenario, 30);
-  const ScoreResult given = score_under(problem, plan, open, 30.0);
-  CHECK(given.result.seconds == score_under(problem, plan, fixed, {}).result.seconds);
-  REQUIRE(given.result.checkpoint_period);
-  CHECK(given.result.checkpoint_period->source == PeriodSource::plan_file);
-  const ScoreResult chosen = score_under(problem, plan, open, {});
-  REQUIRE(chosen.result.checkpoint_period);
-  CHECK(chosen.result.checkpoint_period->source == PeriodSource::simulation);
-  CHECK(chosen.result.seconds <= given.result.seconds * 1.05);  // as for the best of all periods
+  const PlanAnswer given = score_under(problem, plan, open, 30.0);
+  CHECK(given.seconds == score_under(problem, plan, fixed, {}).seconds);
+  REQUIRE(given.checkpoint_period);
+  CHECK(given.checkpoint_period->source == PeriodSource::plan_file);
+  const PlanAnswer chosen = score_under(problem, plan, open, {});
+  REQUIRE(chosen.checkpoint_period);
+  CHECK(chosen.checkpoint_period->source == PeriodSource::simulation);
+  CHECK(chosen.seconds <= given.seconds * 1.05);  // as for the best of all periods
 }
 
 TEST_CASE("a search that is stopped keeps the first period") {
   const Problem problem = devices_of_one_layer(1);
   const NamedScenario scenario = failures_every(100);
-  const search::PlanCandidate candidate = plan(request_under(problem, {})).best();
+  const search::PlanCandidate candidate = find_plans(request_under(problem, {})).best();
   const std::vector<NamedScenario> scenarios = {nominal_scenario(), scenario};
   FinalistResult result = simulate_finalists({candidate}, scenarios, RobustCriterion::mean, 1).front();
   REQUIRE(result.checkpoint_period);

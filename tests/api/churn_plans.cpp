@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "planner/api/plan_request.hpp"
+#include "planner/api/find_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
@@ -53,7 +53,7 @@ TEST_CASE("departures are those of devices, not changes of speed") {
 // One device leaves, and the other has all eight micro-batches, twice as many as fit in its memory at a time.
 TEST_CASE("under churn, pipelines flush so that they can take over micro-batches") {
   const Problem problem = tight_problem();
-  const PlanResult result = plan(request_under(problem, departures({{1, 1}}, 1000)));
+  const FoundPlans result = find_plans(request_under(problem, departures({{1, 1}}, 1000)));
   REQUIRE(result.completes_iteration());
   CHECK(result.best().shape() == search::Shape{1, 2});
   CHECK(result.best().plan.execution.flush == 4);
@@ -70,7 +70,7 @@ TEST_CASE("under churn, pipelines flush so that they can take over micro-batches
 TEST_CASE("without departures there are no plans for churn") {
   NamedScenario slow{"slow", {}};
   slow.scenario.events = {{1, 0, sim::DeviceEvent::Kind::speed, 0.5}};
-  const PlanResult result = plan(request_under(tight_problem(), slow));
+  const FoundPlans result = find_plans(request_under(tight_problem(), slow));
   CHECK(result.fastest_undisturbed.empty());
   CHECK(!result.best().plan.execution.flush);
 }
@@ -81,7 +81,7 @@ TEST_CASE("under churn, plans avoid devices that are hardly ever available") {
   problem.job.training.global_batch = 8;
   // Two devices hold the model, but one does not.
   problem.topology.edit().gpus[0].memory = Bytes(4e9);
-  const PlanResult result = plan(request_under(problem, departures({{0.5, 1}, {0.5, 3}}, 1000)));
+  const FoundPlans result = find_plans(request_under(problem, departures({{0.5, 1}, {0.5, 3}}, 1000)));
   REQUIRE(result.completes_iteration());
   for (const int device : pipeline_major(result.best().plan)) CHECK(device % 2 == 0);
 }
@@ -94,7 +94,7 @@ TEST_CASE("without a horizon, devices that left for good count as hardly ever av
     CAPTURE(date);
     NamedScenario churn = departures({{date, 1}, {date, 3}}, 0);
     churn.scenario.horizon_s.reset();
-    const PlanResult result = plan(request_under(problem, churn));
+    const FoundPlans result = find_plans(request_under(problem, churn));
     REQUIRE(result.completes_iteration());
     for (const int device : pipeline_major(result.best().plan)) CHECK(device % 2 == 0);
   }
@@ -106,7 +106,7 @@ TEST_CASE("devices that cannot be used do not end the search for plans for churn
   problem.topology = flat_topology({3}, link_of(0, 1e9), link_of(0, 1e9));
   problem.topology.edit().devices[2].gpu = -1;
   problem.topology.edit().devices[2].speed = 0;
-  const PlanResult result = plan(request_under(problem, departures({{500, 0}, {600, 1}}, 1000)));
+  const FoundPlans result = find_plans(request_under(problem, departures({{500, 0}, {600, 1}}, 1000)));
   CHECK(result.completes_iteration());
   for (const int device : pipeline_major(result.best().plan)) CHECK(device < 2);
 }
@@ -116,7 +116,7 @@ TEST_CASE("plans for churn differ from each other, and flush only where that fre
   problem.topology.edit().gpus[0].memory = Bytes(1e15);
   for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
     problem.job.execution.schedule = schedule;
-    const PlanResult result = plan(request_under(problem, departures({{1, 1}}, 1000)));
+    const FoundPlans result = find_plans(request_under(problem, departures({{1, 1}}, 1000)));
     for (std::size_t i = 0; i < result.plans.size(); ++i) {
       CHECK(!result.plans[i].plan.execution.flush);
       for (std::size_t k = 0; k < i; ++k) CHECK(!(result.plans[i].plan == result.plans[k].plan));
@@ -128,12 +128,12 @@ TEST_CASE("a fixed sharding is an error where devices leave, and an open one is 
   Problem problem = tight_problem();
   problem.job.execution.gradient_sync = GradientSync::ring;
   problem.job.automatic[Setting::optimizer_sharding] = true;
-  const PlanResult open = plan(request_under(problem, departures({{1, 1}}, 1000)));
+  const FoundPlans open = find_plans(request_under(problem, departures({{1, 1}}, 1000)));
   CHECK(open.best().plan.execution.optimizer_sharding == OptimizerSharding::none);
   problem.job.automatic[Setting::optimizer_sharding] = false;
   problem.job.execution.optimizer_sharding = OptimizerSharding::zero1;
   CHECK(error_message([&] {
-          plan(request_under(problem, departures({{1, 1}}, 1000)));
+          find_plans(request_under(problem, departures({{1, 1}}, 1000)));
         }) ==
         "optimizer_sharding zero1 cannot run under scenarios in which devices leave, because no other device "
         "has "
@@ -143,9 +143,9 @@ TEST_CASE("a fixed sharding is an error where devices leave, and an open one is 
 TEST_CASE("plans for churn do not depend on the number of threads") {
   const Problem problem = tight_problem();
   PlanRequest request = request_under(problem, departures({{1, 1}}, 1000));
-  const PlanResult one = plan(request);
+  const FoundPlans one = find_plans(request);
   request.options.common.threads = 3;
-  const PlanResult three = plan(request);
+  const FoundPlans three = find_plans(request);
   CHECK(one.best().plan == three.best().plan);
   CHECK(one.simulated()[1].mean_s == three.simulated()[1].mean_s);
 }

@@ -14,18 +14,18 @@ TEST_CASE("an enumeration honours the limits of the job") {
   SECTION("numbers of stages and pipelines") {
     api::PlanRequest request{problem};
     request.options.limits = {2, 2};
-    const api::PlanResult result = api::plan(request);
+    const api::FoundPlans result = api::find_plans(request);
     CHECK(result.found.stopped == search::Stopped::optimal);
     for (const search::PlanCandidate& it : result.plans) {
       CHECK(it.plan.pipelines.size() == 2);
       for (const Pipeline& pipeline : it.plan.pipelines) CHECK(pipeline.stages.size() == 2);
     }
-    CHECK(result.finalist_results.front().seconds >= api::plan({problem}).finalist_results.front().seconds);
+    CHECK(result.finalist_results.front().seconds >= api::find_plans({problem}).finalist_results.front().seconds);
   }
   SECTION("uniform pipelines") {
     problem.job.training.global_batch = 8;
     problem.job.parallelism.uniform_pipelines = true;
-    const api::PlanResult result = api::plan({problem});
+    const api::FoundPlans result = api::find_plans({problem});
     CHECK(result.found.stopped == search::Stopped::optimal);
     for (const search::PlanCandidate& it : result.plans)
       for (const Pipeline& pipeline : it.plan.pipelines) {
@@ -35,7 +35,7 @@ TEST_CASE("an enumeration honours the limits of the job") {
   }
   SECTION("memory") {
     problem.topology.edit().gpus[0].memory = Bytes(1e9);
-    const api::PlanResult result = api::plan({problem});
+    const api::FoundPlans result = api::find_plans({problem});
     REQUIRE(result.fits());
     for (const search::PlanCandidate& it : result.plans) CHECK(it.deficit_bytes <= 0);
   }
@@ -46,7 +46,7 @@ TEST_CASE("only small problems are enumerated") {
   const auto stopped = [](api::PlanRequest request) {
     int left = 5000;
     request.options.common.stop = [&] { return --left < 0; };
-    return api::plan(request).found.stopped;
+    return api::find_plans(request).found.stopped;
   };
   Rng rng = Rng::for_task(1, 1);
   api::PlanRequest request{tiny_problem(0)};
@@ -85,23 +85,23 @@ TEST_CASE("an enumeration leaves out plans that the schedule cannot run") {
   problem.job.execution.schedule = Schedule::interleaved;
   problem.job.execution.chunks = 2;
   problem.job.parallelism.uniform_pipelines = true;
-  CHECK(api::plan({problem}).found.stopped == search::Stopped::optimal);
+  CHECK(api::find_plans({problem}).found.stopped == search::Stopped::optimal);
   problem.job.parallelism.uniform_pipelines = false;
   problem.job.execution.flush = 3;
-  CHECK(api::plan({problem}).found.stopped == search::Stopped::optimal);
+  CHECK(api::find_plans({problem}).found.stopped == search::Stopped::optimal);
 }
 
 TEST_CASE("a number of stages that is not possible ends an enumeration at once") {
   api::PlanRequest request{tiny_problem(0)};
   request.options.limits.stages = 40;
-  CHECK_THROWS_AS(api::plan(request), search::NoSuchShape);
+  CHECK_THROWS_AS(api::find_plans(request), search::NoSuchShape);
 }
 
 TEST_CASE("layers and devices that take no time do not end an enumeration early") {
   Problem problem = tiny_problem(0);
   std::get<LayerChain>(problem.job.model).layers[0].forward = Flops(0);
   std::get<LayerChain>(problem.job.model).layers[0].backward = Flops(0);
-  const api::PlanResult result = api::plan({problem});
+  const api::FoundPlans result = api::find_plans({problem});
   CHECK(result.found.stopped == search::Stopped::optimal);
   CHECK(result.finalist_results.front().seconds == Approx(tiny_optimum(problem).seconds).epsilon(1e-9));
 }
@@ -112,7 +112,7 @@ TEST_CASE("a stopped enumeration returns the plan found so far") {
     CAPTURE(calls);
     int left = calls;
     request.options.common.stop = [&] { return --left < 0; };
-    const api::PlanResult result = api::plan(request);
+    const api::FoundPlans result = api::find_plans(request);
     CHECK(result.plans.size() >= 1);
     CHECK(result.best().deficit_bytes <= 0);
   }
@@ -124,7 +124,7 @@ TEST_CASE("with open decisions an enumeration is as good as the best of those wi
   problem.job.automatic = {Setting::gradient_sync, Setting::micro_batch};
   api::PlanRequest request{problem};
   request.options.common.prove = true;  // all combinations together need more than the default limits
-  const api::PlanResult open = api::plan(request);
+  const api::FoundPlans open = api::find_plans(request);
   CHECK(open.found.stopped == search::Stopped::optimal);
   double best_s = infinity;
   problem.job.automatic = {};
@@ -133,7 +133,7 @@ TEST_CASE("with open decisions an enumeration is as good as the best of those wi
     for (const int micro_batch : {1, 2, 4}) {
       problem.job.execution.gradient_sync = sync.kind;
       problem.job.execution.micro_batch = micro_batch;
-      best_s = std::min(best_s, api::plan({problem}).finalist_results.front().seconds);
+      best_s = std::min(best_s, api::find_plans({problem}).finalist_results.front().seconds);
     }
   }
   CHECK(open.finalist_results.front().seconds == Approx(best_s).epsilon(1e-9));
@@ -141,9 +141,9 @@ TEST_CASE("with open decisions an enumeration is as good as the best of those wi
 
 TEST_CASE("an enumeration does not depend on the number of threads") {
   api::PlanRequest request{tiny_problem(7)};
-  const api::PlanResult one = api::plan(request);
+  const api::FoundPlans one = api::find_plans(request);
   request.options.common.threads = 3;
-  const api::PlanResult three = api::plan(request);
+  const api::FoundPlans three = api::find_plans(request);
   CHECK(one.best().plan == three.best().plan);
   CHECK(one.found.evaluations == three.found.evaluations);
 }

@@ -12,7 +12,7 @@ TEST_CASE("the plan of a tiny problem is the best of all plans") {
   for (int number = 0; number < tiny_problem_count; number += 5) {
     CAPTURE(number);
     const Problem problem = tiny_problem(number);
-    const api::PlanResult result = api::plan({problem});
+    const api::FoundPlans result = api::find_plans({problem});
     CHECK(result.found.stopped == search::Stopped::optimal);
     CHECK(result.finalist_results.front().seconds == Approx(tiny_optimum(problem).seconds).epsilon(1e-9));
     CHECK(std::is_sorted(result.finalist_results.begin(), result.finalist_results.end(),
@@ -29,7 +29,7 @@ TEST_CASE("an enumeration of interchangeable devices finds as good a plan as one
     problem.topology.edit().devices[4].speed = 0.5;
     problem.job.training.global_batch = 6;
     problem.job.execution.gradient_sync = sync;
-    const api::PlanResult result = api::plan({problem});
+    const api::FoundPlans result = api::find_plans({problem});
     CHECK(result.found.stopped == search::Stopped::optimal);
     double best_s = infinity;
     const TinyPlans plans(problem);

@@ -28,7 +28,7 @@ TEST_CASE("in the data centre the default plan is as fast as the row of zero2") 
 
   api::PlanRequest request{problem};
   request.options.common.evaluations = 20000;
-  const api::PlanResult result = api::plan(request);
+  const api::FoundPlans result = api::find_plans(request);
   CHECK(result.finalist_results.front().seconds <= row_s * (1 + 1e-9));
   CHECK(result.found.finalists.front().plan.execution.optimizer_sharding == OptimizerSharding::zero2);
 }
@@ -42,7 +42,7 @@ TEST_CASE("an enumeration with a sharded optimizer finds the best of all plans")
     problem.job.training.global_batch = 6;
     problem.job.execution.gradient_sync = sync;
     problem.job.execution.optimizer_sharding = OptimizerSharding::zero1;
-    const api::PlanResult result = api::plan({problem});
+    const api::FoundPlans result = api::find_plans({problem});
     CHECK(result.found.stopped == search::Stopped::optimal);
     double best_s = infinity;
     const TinyPlans plans(problem);

@@ -46,7 +46,7 @@ TEST_CASE("a search that starts from a running plan reports whether and why the 
   request.options.common.evaluations = 500;
   request.options.warm =
       api::warm_start(running_plan(problem, 2, 2), problem.topology, api::default_horizon_s);
-  const api::PlanResult unchanged = api::plan(request);
+  const api::FoundPlans unchanged = api::find_plans(request);
   const api::WarmStartResult kept = api::compare_with_running(request.options, unchanged);
   CHECK(kept.obstacle == api::ContinuationObstacle::none);
   CHECK(kept.devices == 4);
@@ -56,12 +56,12 @@ TEST_CASE("a search that starts from a running plan reports whether and why the 
   if (kept.keeps_plan) CHECK(kept.migration.bytes == 0);
 
   request.near_equal = 0.9;  // would prefer almost any plan that is less sensitive
-  CHECK(api::plan(request).best().plan == unchanged.best().plan);
+  CHECK(api::find_plans(request).best().plan == unchanged.best().plan);
 
   request.problem = small_problem(3);  // the last device of the running plan is gone
   request.options.warm =
       api::warm_start(running_plan(problem, 2, 2), request.problem.topology, api::default_horizon_s);
-  const api::WarmStartResult changed = api::compare_with_running(request.options, api::plan(request));
+  const api::WarmStartResult changed = api::compare_with_running(request.options, api::find_plans(request));
   CHECK(changed.obstacle == api::ContinuationObstacle::devices_gone);
   CHECK(changed.devices_gone == 1);
   CHECK_FALSE(changed.keeps_plan);
@@ -115,9 +115,9 @@ TEST_CASE("a Pareto front by simulated times has no dominated plan") {
   api::PlanRequest request{small_problem(4)};
   request.options.common.evaluations = 500;
   request.options.keeps_pareto_front = true;
-  const api::PlanResult result = api::plan(request);
+  const api::FoundPlans result = api::find_plans(request);
   REQUIRE(result.front);
-  const auto points = api::pareto_points(*result.front, result.pareto_results);
+  const auto points = api::pareto_points({*result.front, result.pareto_results});
   REQUIRE_FALSE(points.empty());
   for (std::size_t i = 0; i < points.size(); ++i) {
     REQUIRE(points[i].simulated);

@@ -21,7 +21,7 @@ api::PlanRequest small_request() {
 }  // namespace
 
 TEST_CASE("the estimate of a plan is that of the search, with its throughput and memory") {
-  const api::PlanResult planned = api::plan(small_request());
+  const api::FoundPlans planned = api::find_plans(small_request());
   const api::PlanEstimate estimate = api::estimate_plan(planned.best());
   CHECK(estimate.iteration_s == Approx(planned.best().iteration_s).epsilon(1e-12));
   CHECK(estimate.tokens_per_s * estimate.iteration_s == Approx(8));  // sequences of one token
@@ -37,7 +37,7 @@ TEST_CASE("the estimated cost per token is the price of the devices over their t
   api::PlanRequest request = small_request();
   for (Gpu& gpu : request.problem.topology.edit().gpus) gpu.price = DollarsPerHour(1);
   const Plan plan = plan_of(request.problem.job, 2, 1, 8);
-  const api::PlanEstimate estimate = api::estimate_plan(api::score({request.problem, plan}).candidate);
+  const api::PlanEstimate estimate = api::score(request, {plan}).estimate.value();
   REQUIRE(estimate.usd_per_million_tokens);
   CHECK(*estimate.usd_per_million_tokens == Approx(2.0 / 3600 / estimate.tokens_per_s * 1e6));
 }
@@ -49,7 +49,7 @@ TEST_CASE("no plan beats the lower bound of its objective") {
     api::PlanRequest request = small_request();
     for (Gpu& gpu : request.problem.topology.edit().gpus) gpu.price = DollarsPerHour(1);
     request.options.objective = objective;
-    const api::PlanResult planned = api::plan(request);
+    const api::FoundPlans planned = api::find_plans(request);
     const auto bound = api::lower_bound(request.options, planned.best(), planned.simulated());
     REQUIRE(bound);
     CHECK(bound->value > 0);
@@ -62,30 +62,30 @@ TEST_CASE("no plan beats the lower bound of its objective") {
 TEST_CASE(
     "plan and score give a prediction interval from the spread of the constants, else from published runs") {
   api::PlanRequest request = small_request();
-  const auto published = api::plan(request).interval;
+  const auto published = api::find_plans(request).interval;
   REQUIRE(published);
   CHECK(published->source.starts_with("published runs, "));
   request.spread = CalibrationUncertainty{0.1, 8, {}};
-  const api::PlanResult planned = api::plan(request);
+  const api::FoundPlans planned = api::find_plans(request);
   REQUIRE(planned.interval);
   CHECK(planned.interval->source == "calibration");
   CHECK(planned.interval->low_s < planned.simulated().front().mean_s);
   CHECK(planned.interval->high_s > planned.simulated().front().mean_s);
 
   const search::PlanCandidate& best = planned.best();
-  api::ScoreRequest scored{api::simulated_problem(best), best.plan};
+  api::PlanRequest scored{api::simulated_problem(best)};
   scored.spread = request.spread;
-  const auto interval = api::score(scored).interval;
+  const auto interval = api::score(scored, {best.plan}).interval;
   REQUIRE(interval);
   CHECK(interval->low_s == planned.interval->low_s);
   CHECK(interval->high_s == planned.interval->high_s);
 
   request.options.common.stop = [] { return true; };
-  CHECK_FALSE(api::plan(request).interval);
+  CHECK_FALSE(api::find_plans(request).interval);
 }
 
 TEST_CASE("the explanation of a plan has its estimated iteration time") {
-  const api::PlanResult planned = api::plan(small_request());
+  const api::FoundPlans planned = api::find_plans(small_request());
   const cost::PlanExplanation explained = api::explain_plan(planned.best(), 1).value();
   CHECK_FALSE(api::explain_plan(planned.best(), {1, nullptr, [] { return true; }}));
   CHECK(explained.now.iteration_s == Approx(planned.best().iteration_s).epsilon(1e-12));

@@ -35,7 +35,7 @@ sim::Scenario random_scenario() {
 }  // namespace
 
 TEST_CASE("plan simulates the finalists and returns the fastest first") {
-  const api::PlanResult result = api::plan(plan_request());
+  const api::FoundPlans result = api::find_plans(plan_request());
   CHECK(result.simulation == api::SimulationStatus::done);
   CHECK(result.fits());
   CHECK(result.completes_iteration());
@@ -50,7 +50,7 @@ TEST_CASE("after the time limit, plan simulates only the best finalist") {
   api::PlanRequest request = plan_request();
   request.options.common.evaluations.reset();
   request.options.common.time_limit = 1e-9;
-  const api::PlanResult result = api::plan(request);
+  const api::FoundPlans result = api::find_plans(request);
   CHECK(result.simulation == api::SimulationStatus::done);
   CHECK(result.found.finalists.size() > 1);
   REQUIRE(result.plans.size() == 1);
@@ -66,7 +66,7 @@ TEST_CASE("plan reports its progress") {
     CHECK(progress.evaluations > 0);
     CHECK(progress.best > 0);
   };
-  api::plan(request);
+  api::find_plans(request);
   CHECK(calls > 0);
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("a cancelled plan request returns the best plan so far") {
     std::atomic<bool> cancelled = from_the_start;
     request.options.common.on_progress = [&](const Progress&) { cancelled = true; };
     request.options.common.stop = [&] { return cancelled.load(); };
-    const api::PlanResult result = api::plan(request);
+    const api::FoundPlans result = api::find_plans(request);
     CHECK(result.stopped() == search::Stopped::interrupted);
     CHECK(result.simulation == api::SimulationStatus::interrupted);
     CHECK(result.finalist_results.empty());
@@ -87,7 +87,7 @@ TEST_CASE("a cancelled plan request returns the best plan so far") {
 }
 
 TEST_CASE("finalists whose simulation is stopped have no times") {
-  const api::PlanResult planned = api::plan(plan_request());
+  const api::FoundPlans planned = api::find_plans(plan_request());
   const std::vector<search::PlanCandidate> plans(4, planned.best());
   int asked = 0;
   const auto results = api::simulate_finalists(plans, {api::nominal_scenario()}, api::RobustCriterion::mean,
@@ -152,7 +152,7 @@ TEST_CASE("finalists that would take too long to simulate together are left out,
 TEST_CASE("plans that exceed the memory are not simulated") {
   api::PlanRequest request = plan_request();
   request.problem.topology.edit().gpus.front().memory = Bytes(1e3);
-  const api::PlanResult result = api::plan(request);
+  const api::FoundPlans result = api::find_plans(request);
   CHECK(result.simulation == api::SimulationStatus::out_of_memory);
   CHECK_FALSE(result.fits());
   CHECK(result.finalist_results.empty());
@@ -160,28 +160,54 @@ TEST_CASE("plans that exceed the memory are not simulated") {
 
 TEST_CASE("score gives a planned plan the estimate and the simulated time that the search found") {
   const api::PlanRequest request = plan_request();
-  const api::PlanResult planned = api::plan(request);
+  const api::FoundPlans planned = api::find_plans(request);
   const search::PlanCandidate& best = planned.best();
-  const api::ScoreResult scored = api::score({api::simulated_problem(best), best.plan});
+  const api::PlanAnswer scored = api::score({api::simulated_problem(best)}, {best.plan});
   CHECK(scored.simulation == api::SimulationStatus::done);
-  CHECK(scored.fits());
-  CHECK(scored.candidate.iteration_s == Approx(best.iteration_s).epsilon(1e-12));
-  CHECK(scored.result.seconds == planned.finalist_results.front().seconds);
+  CHECK(scored.is_feasible());
+  CHECK(scored.estimate.value().iteration_s == Approx(best.iteration_s).epsilon(1e-12));
+  CHECK(scored.seconds == planned.finalist_results.front().seconds);
+}
+
+TEST_CASE("a score advises the plan that a search finds") {
+  api::PlanRequest request = plan_request();
+  request.advises = true;
+  const Plan given = plan_of(request.problem.job, 1, 1, 8);
+  const api::PlanAnswer scored = api::score(request, {given});
+  const api::FoundPlans found = api::find_plans(request);
+  REQUIRE(scored.advice);
+  CHECK(scored.advice->plan.candidate.plan == found.best().plan);
+  const double best_s = found.finalist_results.front().seconds;
+  CHECK(scored.advice->gain.value() == Approx(1 - best_s / scored.seconds).epsilon(1e-12));
+}
+
+TEST_CASE("an answer has what the search found, and what is known about the best plan") {
+  api::PlanRequest request = plan_request();
+  request.explains = true;
+  const api::PlanAnswer answer = api::plan(request);
+  const api::FoundPlans found = api::find_plans(request);
+  CHECK(answer.plan == found.best().plan);
+  CHECK(answer.finalists.size() == found.plans.size());
+  CHECK(answer.seconds == found.finalist_results.front().seconds);
+  CHECK(answer.search.value().evaluations == found.found.evaluations);
+  CHECK(answer.lower_bound.value().value <= answer.lower_bound->cost);
+  CHECK(answer.explanation.value().now.iteration_s == Approx(answer.estimate.value().iteration_s));
+  CHECK_FALSE(answer.targets.empty());
 }
 
 TEST_CASE("a cancelled score has the estimate but no simulated time") {
   const Problem problem = small_problem();
-  api::ScoreRequest request{problem, plan_of(problem.job, 2, 2, 4)};
-  request.work.stop = [] { return true; };
-  const api::ScoreResult scored = api::score(request);
+  api::PlanRequest request{problem};
+  request.options.common.stop = [] { return true; };
+  const api::PlanAnswer scored = api::score(request, {plan_of(problem.job, 2, 2, 4)});
   CHECK(scored.simulation == api::SimulationStatus::interrupted);
-  CHECK(scored.candidate.iteration_s > 0);
-  CHECK(scored.result.simulated.empty());
-  CHECK(std::isinf(scored.result.seconds));
+  CHECK(scored.estimate.value().iteration_s > 0);
+  CHECK(scored.simulated().empty());
+  CHECK(std::isinf(scored.seconds));
 }
 
 TEST_CASE("simulate agrees with the simulated times of the planner") {
-  const api::PlanResult planned = api::plan(plan_request());
+  const api::FoundPlans planned = api::find_plans(plan_request());
   api::SimulateRequest request{api::simulated_problem(planned.best()), planned.best().plan};
   request.iterations = 1;
   const api::SimulateResult result = api::simulate(request);

@@ -11,7 +11,9 @@ namespace {
 
 /// The plan of one device for each of `stages`, as a candidate.
 search::PlanCandidate candidate_of(const Problem& problem, int stages, int replicas, int micro_batches) {
-  return score({problem, plan_of(problem.job, stages, replicas, micro_batches)}).candidate;
+  return score({problem}, {plan_of(problem.job, stages, replicas, micro_batches)})
+      .finalists.front()
+      .candidate;
 }
 
 Sensitivity sensitivity_of(const search::PlanCandidate& candidate) {
@@ -51,7 +53,7 @@ TEST_CASE("1f1b with blocking sends takes as long as 1f1b-blocking") {
   blocking.execution.schedule = problem.job.execution.schedule = Schedule::one_f_one_b_blocking;
   const double without_s =
       simulate_finalists({candidate}, {nominal_scenario()}, RobustCriterion::mean, 1).front().seconds;
-  const double with_s = score({problem, blocking}).result.seconds;
+  const double with_s = score({problem}, {blocking}).seconds;
   const Sensitivity found = sensitivity_of(candidate);
   REQUIRE(found.size() == perturbation_table.size());
   CHECK(with_s > 1.04 * without_s);
@@ -80,11 +82,11 @@ TEST_CASE("of near-equal plans the one that is best under perturbations is chose
     PlanRequest request{problem};
     request.options.common.evaluations = 2000;
     request.near_equal = 0;
-    const PlanResult fastest = plan(request);
+    const FoundPlans fastest = find_plans(request);
     const double best_s = fastest.finalist_results.front().seconds;
     REQUIRE(fastest.finalist_results.front().sensitivity.size() == perturbation_table.size());
     request.near_equal = 0.5;
-    const PlanResult robust = plan(request);
+    const FoundPlans robust = find_plans(request);
     const FinalistResult& chosen = robust.finalist_results.front();
     for (std::size_t i = 0; i < robust.plans.size(); ++i) {
       const FinalistResult& it = robust.finalist_results[i];

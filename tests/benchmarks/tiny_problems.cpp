@@ -43,7 +43,7 @@ void print_planned(int number, const Problem& problem, std::optional<long long> 
   api::PlanRequest request{problem};
   request.options.common.evaluations = evaluations;
   const auto begin = std::chrono::steady_clock::now();
-  const api::PlanResult result = api::plan(request);
+  const api::FoundPlans result = api::find_plans(request);
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   fmt::print("{},{:.9g},{},{:.2f},{}\n", number, result.finalist_results.front().seconds,
              result.found.evaluations, took, describe(result.best().plan));

@@ -16,12 +16,11 @@ int main(int argc, char** argv) {
   api::PlanRequest request{
       {topology, job, io::calibration_for({}, job, topology).constants, io::built_in_roofline()}};
   request.options.common.evaluations = std::atoll(argv[2]);
-  const api::PlanResult planned = api::plan(request);
+  const api::PlanAnswer planned = api::plan(request);
 
-  const search::PlanCandidate& best = planned.best();
-  api::SimulateRequest run{api::simulated_problem(best), best.plan};
+  api::SimulateRequest run{planned.problem, planned.plan};
   run.iterations = 1;
   const api::SimulateResult simulated = api::simulate(run);
-  std::printf("%d stages, %zu pipelines: estimated %.17g s, simulated %.17g s\n", depth(best.plan),
-              best.plan.pipelines.size(), best.iteration_s, simulated.report.iteration_time_s.mean);
+  std::printf("%d stages, %zu pipelines: estimated %.17g s, simulated %.17g s\n", depth(planned.plan),
+              planned.plan.pipelines.size(), planned.estimate->iteration_s, simulated.report.iteration_time_s.mean);
 }

@@ -47,7 +47,7 @@ ordered_json document_of(const Topology& topology) {
   report.length_s = 12.5;
   report.iterations = {{0, 12.5}};
   report.links = {{0, 1, 200, 3}};
-  ReportContent content{topology, "dtfm-test 1", plan_document(topology, {}, plan_of_two(), {}),
+  ReportContent content{topology, "dtfm-test 1", plan_document({{topology, {}, {}, {}}, plan_of_two()}),
                         simulation_of(topology, report), recorder.timeline()};
   return report_document(std::move(content));
 }
@@ -80,7 +80,7 @@ TEST_CASE("a document names the layers of each virtual stage") {
   const Topology topology = TwoStages().topology;
   const ordered_json stages = report_document({topology,
                                                "dtfm-test 1",
-                                               plan_document(topology, job, plan, {}),
+                                               plan_document({{topology, job, {}, {}}, plan}),
                                                {},
                                                {}})["plan"]["pipelines"][0]["stages"];
   CHECK(text(stages[0]["computes"]) == "[[0,2],[3,5]]");

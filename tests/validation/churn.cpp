@@ -45,11 +45,11 @@ double seconds_of(const std::vector<FinalistResult>& results) {
 
 /// The same for a given plan. Infinite also if the simulator rejects it.
 double seconds_under(const PlanRequest& request, const search::PlanCandidate& candidate) {
-  ScoreRequest scored{request.problem, candidate.plan};
+  PlanRequest scored{request.problem};
   scored.problem.job.execution = candidate.plan.execution;
   scored.scenarios = request.scenarios;
-  scored.work.threads = request.options.common.threads;
-  return score(scored).result.seconds;
+  scored.options.common.threads = request.options.common.threads;
+  return score(scored, {candidate.plan}).seconds;
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ TEST_CASE("plans for churn complete more iterations under all recorded spot inst
       request.options.common.evaluations = 20'000;
       request.problem.job.automatic[Setting::optimizer_sharding] =
           false;  // the simulator would reject the plan
-      const PlanResult without = plan(request);
+      const FoundPlans without = find_plans(request);
       request.scenarios.emplace_back();
       for (const Recording& recording : recordings) {
         request.scenarios.back() = {
@@ -81,7 +81,7 @@ TEST_CASE("plans for churn complete more iterations under all recorded spot inst
                         fmt::format("version: 1\nhorizon: {} h\navailability: [{{file: {}, format: {}}}]\n",
                                     hours, recording.file, recording.format),
                         "spot.yaml", folder, problem.topology)};
-        const PlanResult result = plan(request);
+        const FoundPlans result = find_plans(request);
         const double own = seconds_of(result.finalist_results),
                      other = seconds_under(request, without.best());
         fmt::print("{:12} {:28} {:8.2f} s, {:8.2f} s of the plan without churn\n", name, recording.file, own,

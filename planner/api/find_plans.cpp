@@ -1,4 +1,4 @@
-#include "planner/api/plan_request.hpp"
+#include "planner/api/find_plans.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,15 +11,15 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/plan_conflicts.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/api/checkpoint_period.hpp"
 #include "planner/api/churn_plans.hpp"
 #include "planner/api/enumeration.hpp"
 #include "planner/api/plan_estimate.hpp"
 #include "planner/api/time_limit.hpp"
-#include "core/base/error.hpp"
-#include "core/base/infinity.hpp"
-#include "core/plan/plan_conflicts.hpp"
-#include "core/plan/shards.hpp"
 #include "simulator/calibration/prediction.hpp"
 
 namespace dtfm::api {
@@ -64,11 +64,6 @@ SimulationStatus simulation_status(const std::vector<FinalistResult>& finalist_r
   return are_all([](const FinalistResult& it) { return it.was_stopped || !it.error.empty(); })
              ? SimulationStatus::failed
              : SimulationStatus::done;
-}
-
-SimulationStatus score_status(const FinalistResult& result, const Work& work) {
-  if (is_stopped(work)) return SimulationStatus::interrupted;
-  return result.error.empty() ? SimulationStatus::done : SimulationStatus::failed;
 }
 
 /// Simulates all candidates within the time limit, the first of them for a moment longer.
@@ -148,12 +143,12 @@ std::vector<std::size_t> choose_periods_and_rank(const PlanRequest& request,
 
 }  // namespace
 
-PlanResult search_and_simulate(const PlanRequest& given) {
+FoundPlans search_and_simulate(const PlanRequest& given) {
   PlanRequest request = given;
   search::IterationSearchOptions& options = request.options;
   if (!options.common.begin) options.common.begin = now_of(options.common.ranks);
   leave_out_sharding_under_churn(request);
-  PlanResult result;
+  FoundPlans result;
   if (options.keeps_pareto_front) result.front = search::search_pareto(request.problem, options);
   result.found = result.front ? result.front->result : search::search_iteration(request.problem, options);
   const std::vector<search::PlanCandidate>& finalists = result.found.finalists;
@@ -191,7 +186,7 @@ namespace {
 /// perturbations to the front. The order stays if the best plan is proven optimal; if scenarios say what to
 /// expect instead; in a warm start, where another plan would have to be worth its migration; and without
 /// sensitivities, which need time.
-void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
+void choose_least_sensitive(const PlanRequest& request, FoundPlans& result) {
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return;
   const search::IterationSearchOptions& options = request.options;
   const search::PlanScore score = simulation_score(options, request.problem.topology);
@@ -219,78 +214,32 @@ void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
   move_to_front(result.finalist_results);
 }
 
-/// Empty if it was stopped.
-std::optional<PredictionInterval> interval_of(const search::PlanCandidate& candidate,
-                                              const std::optional<CalibrationUncertainty>& spread,
-                                              const std::vector<SimulatedTimes>& simulated,
-                                              const StopFunction& stop) {
+}  // namespace
+
+FoundPlans find_plans(const PlanRequest& given) {
+  PlanRequest request = given;
+  search::SearchOptions& common = request.options.common;
+  if (!common.begin) common.begin = now_of(common.ranks);
+  const bool enumerates = can_enumerate(request);
+  if (enumerates) common.ranks = nullptr;  // every rank plans alone, and may get another result
+  FoundPlans result = enumerates ? search_and_enumerate(request) : search_and_simulate(request);
+  choose_least_sensitive(request, result);
+  if (result.fits() && !is_stopped(common))
+    result.interval = prediction_interval(result.best(), request.spread, result.simulated(),
+                                          until_time_limit(common, bound_grace_s).stop);
+  return result;
+}
+
+std::optional<PredictionInterval> prediction_interval(const search::PlanCandidate& candidate,
+                                                      const std::optional<CalibrationUncertainty>& spread,
+                                                      const std::vector<SimulatedTimes>& simulated,
+                                                      const StopFunction& stop) {
   try {
     return sim::time_interval(simulated_problem(candidate), candidate.plan, spread,
                               first_scenario_seconds(candidate, simulated), nullptr, stop);
   } catch (const WorkStopped&) {
     return std::nullopt;
   }
-}
-
-}  // namespace
-
-PlanResult plan(const PlanRequest& given) {
-  PlanRequest request = given;
-  search::SearchOptions& common = request.options.common;
-  if (!common.begin) common.begin = now_of(common.ranks);
-  const bool enumerates = can_enumerate(request);
-  if (enumerates) common.ranks = nullptr;  // every rank plans alone, and may get another result
-  PlanResult result = enumerates ? search_and_enumerate(request) : search_and_simulate(request);
-  choose_least_sensitive(request, result);
-  if (result.fits() && !is_stopped(common))
-    result.interval = interval_of(result.best(), request.spread, result.simulated(),
-                                  until_time_limit(common, bound_grace_s).stop);
-  return result;
-}
-
-ScoreResult score(const ScoreRequest& request) {
-  check_no_conflict(request.plan, request.problem.job);
-  Problem problem = request.problem;
-  problem.job.automatic = {};
-  problem.job.parallelism.tensor = request.plan.tensor;
-  problem.job.execution = request.plan.execution;
-  const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
-  const auto job =
-      std::make_shared<const search::DecidedJob>(problem, problem.job, tensor_degrees(request.plan), network);
-  for (const int device : pipeline_major(request.plan))
-    if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
-  const search::PlanScore score(request.objective, problem.topology);
-  ScoreResult scored{search::evaluate_plan(job, request.plan, score), SimulationStatus::done, {}, {}};
-  FinalistResult result;
-  if (scored.fits()) {
-    std::vector<NamedScenario> scenarios = request.scenarios;
-    if (request.checkpoint_period_s)
-      for (NamedScenario& it : scenarios)
-        it = with_checkpoint_period(std::move(it), *request.checkpoint_period_s);
-    result = simulate_finalists({scored.candidate}, scenarios, request.robust, request.work).front();
-    choose_checkpoint_period(scored.candidate, scenarios, request.robust, request.work, result);
-    if (request.checkpoint_period_s)
-      result.checkpoint_period = {*request.checkpoint_period_s, PeriodSource::plan_file};
-    scored.simulation = score_status(result, request.work);
-  } else {
-    scored.simulation = SimulationStatus::out_of_memory;
-  }
-  if (scored.simulation == SimulationStatus::done) {
-    scored.result = std::move(result);
-    if (std::isfinite(scored.result.seconds))
-      scored.result.sensitivity = simulate_sensitivity({scored.candidate}, request.work).front();
-    scored.interval =
-        interval_of(scored.candidate, request.spread, scored.result.simulated, request.work.stop);
-    return scored;
-  }
-  if (scored.simulation == SimulationStatus::failed) scored.result.error = result.error;
-  scored.result.seconds = std::numeric_limits<double>::infinity();
-  return scored;
-}
-
-double objective_value(Objective objective, const search::PlanCandidate& candidate, double seconds) {
-  const search::PlanScore score(objective, candidate.job->problem.topology);
-  return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd);
 }
 
 }  // namespace dtfm::api

@@ -1,0 +1,142 @@
+#include "cli/plan/read_request.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/common/batch_option.hpp"
+#include "cli/common/text_formatting.hpp"
+#include "core/io/importers/foreign_plan.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/plan_reader.hpp"
+#include "core/io/readers/problem_reader.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/plan/target.hpp"
+#include "planner/io/running_plan.hpp"
+#include "simulator/io/scenario_reader.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+/// The changes that options other than --target make to the job.
+void change_job(const PlanOptions& options, Job& job) {
+  if (options.tensor || options.tensor_auto) {
+    job.parallelism.tensor = options.tensor.value_or(1);
+    job.automatic[Setting::tensor] = options.tensor_auto;
+  }
+  job.parallelism.uniform_pipelines = job.parallelism.uniform_pipelines || options.uniform_pipelines;
+}
+
+/// Throws Error if --pipeline, --data, --tensor or --batch contradicts the plan to score.
+void check_shape(const PlanOptions& options, const Plan& plan) {
+  const int stages = depth(plan), pipelines = static_cast<int>(plan.pipelines.size());
+  if (options.pipeline.value_or(stages) != stages)
+    throw Error("--pipeline",
+                fmt::format("{}, but the plan has {}", *options.pipeline, format_count(stages, "stage")));
+  if (options.data.value_or(pipelines) != pipelines)
+    throw Error("--data",
+                fmt::format("{}, but the plan has {}", *options.data, format_count(pipelines, "pipeline")));
+  if (options.tensor.value_or(plan.tensor) != plan.tensor)
+    throw Error("--tensor", fmt::format("{}, but the plan has {} per stage", *options.tensor,
+                                        format_count(plan.tensor, "device")));
+  check_batch_of_plan(options.batch, plan, *options.score);
+}
+
+api::GivenPlan read_given_plan(const PlanOptions& options, const io::PlanSource& source,
+                               const Problem& problem) {
+  io::PlanAndNotes read = io::read_any_plan(source, problem.topology, problem.job, options.job.has_value());
+  check_shape(options, read.plan);
+  api::GivenPlan given{std::move(read.plan),     {},          std::move(read.notes), read.undecided,
+                       read.checkpoint_period_s, !options.job};
+  if (options.objective == Objective::comm_cost)
+    given.placement = io::balanced_placement(given.plan, problem.topology, *options.score);
+  return given;
+}
+
+std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology) {
+  std::vector<api::NamedScenario> scenarios = {api::nominal_scenario()};
+  for (const std::string& file : options.scenarios) {
+    sim::Scenario scenario = io::read_scenario(file, topology);
+    const std::string name = scenario.name.empty() ? file : scenario.name;
+    for (const api::NamedScenario& other : scenarios)
+      if (other.name == name) throw Error(file, fmt::format("two scenarios have the name {}", name));
+    scenarios.push_back({name, std::move(scenario)});
+  }
+  return scenarios;
+}
+
+/// Reads the plan of --warm-start. Throws Error if it trains another model, and if no job is given and it is
+/// not for the built-in one.
+search::WarmStart read_warm_start(const PlanOptions& options, const Problem& problem) {
+  const Job& job = problem.job;
+  if (job.parallelism.uniform_pipelines)
+    throw Error(
+        "--warm-start",
+        fmt::format("cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job{})",
+                    job.target ? fmt::format(", or target {}", name_of(*job.target)) : ""));
+  const api::RunningPlan running = io::read_running_plan(*options.warm_start, job);
+  if (!options.job && running.job.name != job.name)
+    throw Error(running.name, fmt::format("is for job {}, but without --job FILE the job is the built-in {}",
+                                          io::quote(running.job.name), job.name));
+  search::WarmStart warm = io::warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
+  const int devices = problem.topology->size();
+  io::check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
+  return warm;
+}
+
+search::IterationSearchOptions search_options(const PlanOptions& options, const Job& job) {
+  search::IterationSearchOptions search;
+  search.common = {options.work, options.seed, options.evaluations, options.prove};
+  search.limits = {options.pipeline, options.data};
+  if (options.objective != Objective::comm_cost) {  // which takes both numbers from the same place
+    if (!options.pipeline && !options.pipeline_auto) search.limits.stages = job.parallelism.pipeline;
+    if (!options.data && !options.data_auto) search.limits.replicas = job.parallelism.data;
+  }
+  search.objective = options.objective;
+  if (options.finalists) search.finalists = *options.finalists;
+  search.keeps_pareto_front = options.pareto.has_value();
+  return search;
+}
+
+}  // namespace
+
+PlanInput read_plan_input(const PlanOptions& options) {
+  std::optional<io::PlanSource> source;
+  if (options.score) source = io::read_plan_source(*options.score, options.ranks);
+  const std::optional<Job> own = source && !options.job ? io::plan_job(*source) : std::nullopt;
+  auto [read, spread] = io::read_problem({options.topology, options.job, options.batch, options.calibration},
+                                         own ? *own : io::default_job());
+  PlanInput input{{std::move(read)}, {}};
+  api::PlanRequest& request = input.request;
+  Problem& problem = request.problem;
+  change_job(options, problem.job);
+  if (options.objective == Objective::comm_cost) api::check_comm_cost(problem.job);
+  if (source) {
+    input.given = read_given_plan(options, *source, problem);
+    if (options.target) {
+      TargetedPlan run = run_on_target(input.given->plan, problem.job, *options.target);
+      input.given->plan = std::move(run.plan);
+      problem.job = std::move(run.job);
+      request.target_changes = std::move(run.changes);
+    }
+  } else if (options.target) {
+    request.target_changes = restrict_to_target(problem.job, *options.target);
+  }
+  if (options.objective == Objective::comm_cost && options.data_auto) problem.job.parallelism.data.reset();
+  request.options = search_options(options, problem.job);
+  request.scenarios = read_scenarios(options, problem.topology);
+  request.robust = options.robust.value_or(api::RobustCriterion::mean);
+  if (options.warm_start) request.options.warm = read_warm_start(options, problem);
+  if (options.near_equal && (options.warm_start || !options.scenarios.empty()))
+    throw Error("--near-equal", fmt::format("cannot be combined with {}",
+                                            options.warm_start ? "--warm-start" : "--scenario"));
+  request.near_equal = options.near_equal.value_or(api::default_near_equal);
+  request.spread = spread;
+  request.strategy = options.strategy;
+  request.explains = options.explain;
+  request.advises = options.advise;
+  request.running_plan = options.warm_start.value_or("");
+  return input;
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,38 @@
+#include "core/io/readers/problem_reader.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
+
+namespace dtfm::io {
+
+ReadProblem read_problem(const ProblemFiles& files, const Job& fallback) {
+  Shared<Topology> topology = read_topology(files.topology);
+  Job job = files.job ? read_job(*files.job) : fallback;
+  set_global_batch(files.batch, job);
+  FittedCalibration calibration = calibration_for(files.calibration, job, *topology);
+  return {{std::move(topology), std::move(job), calibration.constants, built_in_roofline()},
+          std::move(calibration.spread)};
+}
+
+void set_global_batch(const std::optional<int>& batch, Job& job) {
+  if (!batch) return;
+  std::vector<int> sizes = job.micro_batch_choices;
+  if (sizes.empty()) sizes.push_back(job.execution.micro_batch);
+  for (const int size : sizes) check_multiple(*batch, size);
+  job.training.global_batch = *batch;
+}
+
+void check_multiple(int batch, int micro_batch) {
+  if (batch % micro_batch != 0)
+    throw Error("--batch", fmt::format("{} is not a multiple of the micro-batch, {}", batch, micro_batch));
+}
+
+}  // namespace dtfm::io

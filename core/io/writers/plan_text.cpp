@@ -1,0 +1,69 @@
+#include "core/io/writers/plan_text.hpp"
+
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/io/text/format_number.hpp"
+#include "core/io/text/units.hpp"
+#include "core/plan/shards.hpp"
+
+namespace dtfm::io {
+
+std::string format_depth(const Plan& plan) {
+  return (are_equally_deep(plan) ? "" : fmt::format("{}–", min_depth(plan))) +
+         format_count(depth(plan), "stage");
+}
+
+std::string format_shape(const Plan& plan) {
+  const std::string least = are_equally_deep(plan) ? "" : fmt::format("{}–", min_depth(plan));
+  const std::string shape = fmt::format("{}{} × {}", least, depth(plan), plan.pipelines.size());
+  return plan.tensor > 1 ? fmt::format("{} × {} tensor", shape, plan.tensor) : shape;
+}
+
+std::string format_layers(std::pair<int, int> layers) {
+  const auto [begin, end] = layers;
+  if (begin == end) return "none";
+  return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}–{}", begin, end - 1);
+}
+
+std::string format_layers(const std::vector<std::pair<int, int>>& parts) {
+  std::string text;
+  for (const auto& layers : parts) text += (text.empty() ? "" : ", ") + format_layers(layers);
+  return text;
+}
+
+std::string format_sharding(const ExecutionConfig& execution) {
+  return execution.optimizer_sharding == OptimizerSharding::none
+             ? ""
+             : fmt::format(", {}", name_of(execution.optimizer_sharding));
+}
+
+std::string format_job_decisions(const Job& job, const Plan& plan) {
+  std::string text = fmt::format("{}, {}{}, micro-batch {}, recompute {}", name_of(job.execution.schedule),
+                                 name_of(job.execution.gradient_sync), format_sharding(job.execution),
+                                 job.execution.micro_batch, name_of(job.execution.recomputation));
+  if (plan.tensor > 1)
+    text += fmt::format(", {} tensor-parallel devices per stage{}", fmt::join(tensor_degrees(plan), " or "),
+                        job.parallelism.sequence_parallel ? "" : " without sequence parallelism");
+  if (job.execution.chunks) text += fmt::format(", {} chunks per device", *job.execution.chunks);
+  if (const auto flush = job.execution.flush)
+    text += *flush == 1 ? ", pipeline flush after every micro-batch"
+                        : fmt::format(", pipeline flush every {} micro-batches", *flush);
+  const auto add = [&](std::string_view what, double ratio, const std::optional<CompressionPreset>& preset) {
+    if (ratio != 1)
+      text += fmt::format(", {} × {:.4g}{}", what, ratio, preset ? " (" + name_of(*preset) + ")" : "");
+  };
+  add("activations", job.execution.compression.activations, job.execution.compression.activation_preset);
+  add("gradients", job.execution.compression.gradients, job.execution.compression.gradient_preset);
+  const bool compresses =
+      job.execution.compression.activations != 1 || job.execution.compression.gradients != 1;
+  if (const auto bandwidth_threshold = job.execution.compression.bandwidth_threshold;
+      bandwidth_threshold && compresses)
+    text += fmt::format(" on links slower than {}", format_rate(*bandwidth_threshold));
+  return text;
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,240 @@
+#include "planner/api/plan.hpp"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/plan/plan_conflicts.hpp"
+#include "core/plan/shards.hpp"
+#include "planner/api/checkpoint_period.hpp"
+#include "planner/api/time_limit.hpp"
+#include "planner/search/iteration_time/feasible_changes.hpp"
+
+namespace dtfm::api {
+namespace {
+
+SearchSummary search_summary(const PlanRequest& request, long long evaluations, search::Stopped stopped,
+                             std::vector<search::ConvergencePoint> convergence) {
+  const search::SearchOptions& common = request.options.common;
+  return {request.strategy, common.seed, evaluations, stopped, std::move(convergence), common.prove};
+}
+
+PlanAnswer plan_by_comm_cost(const PlanRequest& request) {
+  const Problem& problem = request.problem;
+  CommCostPlanResult result = plan_comm_cost(
+      {problem.topology, problem.job, request.options.limits, request.strategy, request.options.common});
+  const search::SearchResult& found = result.found;
+  PlanAnswer answer{problem, std::move(result.plan), Objective::comm_cost};
+  answer.problem.job = result.problem.job;
+  answer.lower_bound = PlanBound{found.lower_bound.value, found.cost.total(), found.lower_bound.method};
+  answer.search = search_summary(request, found.evaluations, found.stopped, found.convergence);
+  answer.undecided = problem.job.automatic;
+  answer.comm_cost = CommCostAnswer{std::move(result.problem), found.placement, found.cost};
+  return answer;
+}
+
+PlanAnswer score_by_comm_cost(const PlanRequest& request, const GivenPlan& given) {
+  const Problem& problem = request.problem;
+  const Placement& placement = given.placement.value();
+  Job job = problem.job;
+  job.execution = given.plan.execution;
+  CommCostScoreResult scored = score_comm_cost({problem.topology, job, placement});
+  PlanAnswer answer{problem, given.plan, Objective::comm_cost};
+  answer.problem.job = scored.problem.job;
+  answer.comm_cost =
+      CommCostAnswer{std::move(scored.problem), placement, scored.cost, scored.best_deployment};
+  if (given.checkpoint_period_s)
+    answer.checkpoint_period = {*given.checkpoint_period_s, PeriodSource::plan_file};
+  answer.is_given = true;
+  answer.reader_notes = given.notes;
+  answer.undecided = given.undecided;
+  return answer;
+}
+
+/// The bound for plans like the best one, or the proven optimum.
+std::optional<PlanBound> bound_of(const PlanRequest& request, const FoundPlans& found) {
+  if (found.stopped() == search::Stopped::optimal) {
+    const double seconds = found.finalist_results.front().seconds;
+    return PlanBound{seconds, seconds, "all plans that the planner considers were enumerated"};
+  }
+  std::optional<PlanBound> bound = lower_bound(request.options, found.best(), found.simulated());
+  if (bound && !request.problem.job.automatic.is_empty())
+    bound->method = "of plans with these decisions: " + bound->method;
+  return bound;
+}
+
+void add_explanation(const PlanRequest& request, const Work& work, PlanAnswer& answer) {
+  if (!request.explains) return;
+  answer.explanation = explain_plan(answer.finalists.front().candidate, work);
+  answer.unfinished.explanation = !answer.explanation;
+}
+
+/// What trainers make of the plan, unless it is made for one or was not simulated.
+void add_target_times(const Work& work, PlanAnswer& answer) {
+  if (answer.problem.job.target || answer.simulated().empty()) return;
+  try {
+    answer.targets = time_on_targets(answer.problem, answer.plan, work);
+  } catch (const WorkStopped&) {
+    answer.unfinished.target_times = true;
+  }
+}
+
+std::vector<Finalist> finalists_of(const FoundPlans& found) {
+  std::vector<Finalist> finalists;
+  for (const search::PlanCandidate& it : found.plans) finalists.push_back({it});
+  for (std::size_t i = 0; i < found.finalist_results.size(); ++i) {
+    finalists[i].simulated = found.finalist_results[i].simulated;
+    finalists[i].sensitivity = found.finalist_results[i].sensitivity;
+  }
+  return finalists;
+}
+
+PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
+  FoundPlans found = find_plans(request);
+  const search::SearchOptions& common = request.options.common;
+  const search::IterationSearchResult& searched = found.found;
+  PlanAnswer answer = answer_of(found.best(), request.options.objective);
+  answer.search = search_summary(request, searched.evaluations, searched.stopped, searched.convergence);
+  answer.search->unusable = searched.unusable;
+  answer.search->unpriced = searched.unpriced;
+  answer.simulation = found.simulation;
+  answer.simulation_error = found.simulation_error;
+  answer.finalists = finalists_of(found);
+  if (!found.finalist_results.empty()) answer.seconds = found.finalist_results.front().seconds;
+  answer.checkpoint_period = found.checkpoint_period();
+  answer.fastest_undisturbed = found.fastest_undisturbed;
+  answer.interval = found.interval;
+  answer.target_changes = request.target_changes;
+  const bool is_cut_short =
+      searched.stopped == search::Stopped::time_limit || searched.stopped == search::Stopped::interrupted;
+  if (!found.fits() && !is_cut_short)
+    answer.feasible_changes = search::feasible_changes(request.problem, request.options);
+  if (request.options.warm)
+    answer.warm_start = {request.running_plan, request.options.warm->horizon_s,
+                         compare_with_running(request.options, found)};
+  if (found.fits() && !is_stopped(common)) answer.lower_bound = bound_of(request, found);
+  add_explanation(request, until_time_limit(common, explanation_grace_s), answer);
+  add_target_times(until_time_limit(common, explanation_grace_s), answer);
+  if (found.front) answer.front = {std::move(*found.front), std::move(found.pareto_results)};
+  return answer;
+}
+
+SimulationStatus score_status(const FinalistResult& result, const Work& work) {
+  if (is_stopped(work)) return SimulationStatus::interrupted;
+  return result.error.empty() ? SimulationStatus::done : SimulationStatus::failed;
+}
+
+/// Evaluates the plan with its own settings.
+search::PlanCandidate evaluate(const PlanRequest& request, const Plan& plan) {
+  Problem problem = request.problem;
+  problem.job.automatic = {};
+  problem.job.parallelism.tensor = plan.tensor;
+  problem.job.execution = plan.execution;
+  const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
+  const auto job =
+      std::make_shared<const search::DecidedJob>(problem, problem.job, tensor_degrees(plan), network);
+  for (const int device : pipeline_major(plan))
+    if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
+  return search::evaluate_plan(job, plan, search::PlanScore(request.options.objective, problem.topology));
+}
+
+/// Simulates the plan under all scenarios. Adds nothing but the status if that is not possible.
+void simulate_given(const PlanRequest& request, const GivenPlan& given, const Work& work,
+                    PlanAnswer& answer) {
+  answer.seconds = std::numeric_limits<double>::infinity();
+  Finalist& finalist = answer.finalists.front();
+  if (!answer.fits()) {
+    answer.simulation = SimulationStatus::out_of_memory;
+    return;
+  }
+  std::vector<NamedScenario> scenarios = request.scenarios;
+  if (given.checkpoint_period_s)
+    for (NamedScenario& it : scenarios)
+      it = with_checkpoint_period(std::move(it), *given.checkpoint_period_s);
+  FinalistResult result = simulate_finalists({finalist.candidate}, scenarios, request.robust, work).front();
+  choose_checkpoint_period(finalist.candidate, scenarios, request.robust, work, result);
+  if (given.checkpoint_period_s)
+    result.checkpoint_period = {*given.checkpoint_period_s, PeriodSource::plan_file};
+  answer.simulation = score_status(result, work);
+  if (answer.simulation == SimulationStatus::failed) answer.simulation_error = result.error;
+  if (answer.simulation != SimulationStatus::done) return;
+  answer.seconds = result.seconds;
+  answer.checkpoint_period = result.checkpoint_period;
+  finalist.simulated = std::move(result.simulated);
+  if (std::isfinite(answer.seconds))
+    finalist.sensitivity = simulate_sensitivity({finalist.candidate}, work).front();
+  answer.interval = prediction_interval(finalist.candidate, request.spread, finalist.simulated, work.stop);
+}
+
+/// The objective of a plan whose iterations take `seconds`, without migration: s, USD, or device-seconds.
+double objective_value(Objective objective, const search::PlanCandidate& candidate, double seconds) {
+  const search::PlanScore score(objective, candidate.job->problem.topology);
+  return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd);
+}
+
+/// What the planner would do instead; empty if no plan was simulated.
+std::optional<Advice> advice_for(PlanRequest request, const GivenPlan& given, const PlanAnswer& answer) {
+  if (given.brings_job) {
+    request.problem.job.parallelism.pipeline.reset();
+    request.problem.job.parallelism.data.reset();
+    request.problem.job.execution.flush.reset();
+  }
+  const FoundPlans found = find_plans(request);
+  if (found.finalist_results.empty()) return std::nullopt;
+  const Objective objective = request.options.objective;
+  const double best = objective_value(objective, found.best(), found.finalist_results.front().seconds);
+  if (!std::isfinite(best)) return std::nullopt;
+  const double value = objective_value(objective, answer.finalists.front().candidate, answer.seconds);
+  return Advice{finalists_of(found).front(),
+                std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
+}
+
+}  // namespace
+
+PlanAnswer answer_of(const search::PlanCandidate& candidate, Objective objective,
+                     const std::vector<SimulatedTimes>& simulated) {
+  PlanAnswer answer{simulated_problem(candidate), candidate.plan, objective};
+  answer.estimate = estimate_plan(candidate);
+  answer.finalists = {{candidate, simulated}};
+  return answer;
+}
+
+const std::vector<SimulatedTimes>& PlanAnswer::simulated() const {
+  static const std::vector<SimulatedTimes> none;
+  return finalists.empty() ? none : finalists.front().simulated;
+}
+
+search::Stopped PlanAnswer::stopped() const {
+  return simulation == SimulationStatus::interrupted ? search::Stopped::interrupted : search.value().stopped;
+}
+
+PlanAnswer plan(const PlanRequest& given) {
+  PlanRequest request = given;
+  search::SearchOptions& common = request.options.common;
+  if (!common.begin) common.begin = now_of(common.ranks);
+  return request.options.objective == Objective::comm_cost ? plan_by_comm_cost(request)
+                                                           : plan_by_iteration_time(request);
+}
+
+PlanAnswer score(const PlanRequest& request, const GivenPlan& given) {
+  if (request.options.objective == Objective::comm_cost) return score_by_comm_cost(request, given);
+  check_no_conflict(given.plan, request.problem.job);
+  const search::SearchOptions& common = request.options.common;
+  const Work work{common.threads, nullptr, common.stop};
+  PlanAnswer answer = answer_of(evaluate(request, given.plan), request.options.objective);
+  answer.plan = given.plan;
+  answer.target_changes = request.target_changes;
+  answer.is_given = true;
+  answer.reader_notes = given.notes;
+  answer.undecided = given.undecided;
+  add_explanation(request, work, answer);
+  simulate_given(request, given, work, answer);
+  add_target_times(work, answer);
+  if (request.advises && !is_stopped(work)) answer.advice = advice_for(request, given, answer);
+  answer.unfinished.advice = request.advises && !answer.advice && is_stopped(work);
+  return answer;
+}
+
+}  // namespace dtfm::api

@@ -1,0 +1,63 @@
+#include "planner/io/running_plan.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/io/importers/foreign_plan.hpp"
+#include "core/io/readers/plan_reader.hpp"
+#include "core/io/text/format_number.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/virtual_stages.hpp"
+
+namespace dtfm::io {
+
+api::RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
+  const PlanSource source = read_plan_source(file, std::nullopt);
+  if (source.format != PlanFormat::json) throw Error(file, "is not a plan written by dtfm-plan -o (JSON)");
+  Job job = plan_job(source).value_or(fallback);
+  StandalonePlan named = source.json->standalone_plan(job);
+  job.execution = named.plan.execution;
+  try {
+    for (const Pipeline& pipeline : named.plan.pipelines) layers_by_stage(pipeline, stage_chunks(job));
+  } catch (const Error& error) {
+    throw Error(file, error.what());
+  }
+  return {std::move(named.plan), std::move(named.ids), std::move(job), file};
+}
+
+std::string format_model_difference(const Job& from, const Job& to) {
+  const std::optional<api::ModelDifference> difference = api::model_difference(from, to);
+  if (!difference) return "";
+  const auto& [kind, layer, before, after] = *difference;
+  switch (kind) {
+    case api::ModelDifference::Kind::layer_count:
+      return fmt::format("{:.0f} layers, not {:.0f}", before, after);
+    case api::ModelDifference::Kind::parameters:
+      return fmt::format("layer {} of {} parameters, not {}", layer, before, after);
+    case api::ModelDifference::Kind::tied_parameters:
+      break;
+  }
+  return fmt::format("layer {} with {} tied parameters, not {}", layer, before, after);
+}
+
+search::WarmStart warm_start(const api::RunningPlan& running, const Problem& problem, double horizon_s) {
+  if (const std::string other = format_model_difference(running.job, problem.job); !other.empty())
+    throw Error(running.name, fmt::format("is for another model than job {}: it has {}, so no state can be "
+                                          "migrated; give its own job by --job FILE",
+                                          quote(problem.job.name), other));
+  return api::warm_start(running, problem.topology, horizon_s);
+}
+
+void check_migration_steps(const api::RunningPlan& running, double steps, int devices) {
+  if (steps > api::max_migration_steps)
+    throw Error(running.name,
+                fmt::format("has stages of too many devices, {} at most: finding the sources of the state "
+                            "of {} would take {:.2g} steps, more than {:.0e}",
+                            tensor_degrees(running.plan).back(), format_count(devices, "device"), steps,
+                            api::max_migration_steps));
+}
+
+}  // namespace dtfm::io

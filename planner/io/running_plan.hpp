@@ -1,0 +1,25 @@
+// Reads a running plan, from which the search for the next one starts.
+#pragma once
+
+#include <string>
+
+#include "core/plan/problem.hpp"
+#include "planner/api/warm_start.hpp"
+
+namespace dtfm::io {
+
+/// Reads a plan that dtfm-plan wrote. `fallback`: the job if the file has none. Throws Error.
+api::RunningPlan read_running_plan(const std::string& file, const Job& fallback);
+
+/// The first difference between the models of two jobs, "24 layers, not 32"; empty if they are equal.
+std::string format_model_difference(const Job& from, const Job& to);
+
+/// The warm start on the problem's topology; devices are matched by id. Throws Error if the plan trains
+/// another model.
+search::WarmStart warm_start(const api::RunningPlan& running, const Problem& problem, double horizon_s);
+
+/// Throws Error if there are too many steps to find from which device each of `devices` devices fetches its
+/// state (api::migration_steps).
+void check_migration_steps(const api::RunningPlan& running, double steps, int devices);
+
+}  // namespace dtfm::io
