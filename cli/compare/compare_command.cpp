@@ -15,6 +15,7 @@
 #include "cli/report/write_report.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/problem_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/json_format.hpp"
 #include "planner/api/compare.hpp"
 #include "simulator/io/scenario_reader.hpp"
@@ -24,9 +25,9 @@ namespace {
 
 api::CompareRequest read_request(const CompareOptions& options) {
   api::CompareRequest request;
-  request.problem =
-      io::read_problem({options.topology, options.job, options.batch, options.calibration}, io::default_job())
-          .problem;
+  request.problem = io::read_problem(io::read_topology(options.topology),
+                                     {options.job, options.batch, options.calibration}, io::default_job())
+                        .problem;
   for (const std::string& file : options.scenarios)
     request.scenarios.push_back(io::read_scenario(file, request.problem.topology));
   request.schemes = options.schemes;

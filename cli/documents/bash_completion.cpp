@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/documents/completion.hpp"
+#include "cli/documents/documents.hpp"
 
 namespace dtfm::cli {
 namespace {

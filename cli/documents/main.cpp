@@ -1,7 +1,7 @@
 // dtfm-documents FOLDER: writes manual pages and shell completions of all programs, for `cmake --install`.
 #include "cli/common/main_guard.hpp"
+#include "cli/documents/documents.hpp"
 #include "cli/documents/programs.hpp"
-#include "cli/documents/write_documents.hpp"
 
 int main(int argc, char** argv) {
   return dtfm::cli::run_guarded("dtfm-documents", [&] {

@@ -1,4 +1,4 @@
-#include "cli/documents/manual.hpp"
+#include "cli/documents/documents.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -10,6 +10,7 @@
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/plan_reader.hpp"
 #include "core/io/readers/problem_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/plan/target.hpp"
 #include "planner/io/running_plan.hpp"
@@ -88,7 +89,8 @@ search::IterationSearchOptions search_options(const PlanOptions& options, const 
   search::IterationSearchOptions search;
   search.common = {options.work, options.seed, options.evaluations, options.prove};
   search.limits = {options.pipeline, options.data};
-  if (options.objective != Objective::comm_cost) {  // which takes both numbers from the same place
+  // comm-cost takes both numbers from the same place. A job from a plan's file does not limit other plans.
+  if (options.objective != Objective::comm_cost && (!options.score || options.job)) {
     if (!options.pipeline && !options.pipeline_auto) search.limits.stages = job.parallelism.pipeline;
     if (!options.data && !options.data_auto) search.limits.replicas = job.parallelism.data;
   }
@@ -101,10 +103,11 @@ search::IterationSearchOptions search_options(const PlanOptions& options, const 
 }  // namespace
 
 PlanInput read_plan_input(const PlanOptions& options) {
+  const Shared<Topology> topology = io::read_topology(options.topology);
   std::optional<io::PlanSource> source;
   if (options.score) source = io::read_plan_source(*options.score, options.ranks);
   const std::optional<Job> own = source && !options.job ? io::plan_job(*source) : std::nullopt;
-  auto [read, spread] = io::read_problem({options.topology, options.job, options.batch, options.calibration},
+  auto [read, spread] = io::read_problem(topology, {options.job, options.batch, options.calibration},
                                          own ? *own : io::default_job());
   PlanInput input{{std::move(read)}, {}};
   api::PlanRequest& request = input.request;

@@ -24,6 +24,7 @@
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/problem_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/control_characters.hpp"
 #include "core/io/text/json_format.hpp"
@@ -61,17 +62,17 @@ void read_plan(const SimulateOptions& options, const io::PlanSource& source, api
 }
 
 api::SimulateRequest read_request(const SimulateOptions& options) {
+  const Shared<Topology> topology = io::read_topology(options.topology);
   std::optional<io::PlanSource> source;
   if (!options.scheme) source = io::read_plan_source(options.plan, options.ranks);
   api::SimulateRequest request;
   auto [problem, spread] =
-      io::read_problem({options.topology, options.job, options.batch, options.calibration},
+      io::read_problem(topology, {options.job, options.batch, options.calibration},
                        source && !options.job ? job_of_plan(*source) : io::default_job());
   request.problem = std::move(problem);
   request.spread = std::move(spread);
   if (source) read_plan(options, *source, request);
-  const Topology& topology = request.problem.topology;
-  if (options.scenario) request.scenario = io::read_scenario(*options.scenario, request.problem.topology);
+  if (options.scenario) request.scenario = io::read_scenario(*options.scenario, topology);
   if (options.measured)
     request.measured = io::parse_measured_iteration(io::read_file(*options.measured, max_timeline_bytes),
                                                     *options.measured, topology);

@@ -23,9 +23,12 @@ double bytes_per_element(const Training& training) {
 }
 
 std::vector<int> open_micro_batches(const Job& job) {
-  if (!job.micro_batch_choices.empty()) return job.micro_batch_choices;
   constexpr int most = 64;
   std::vector<int> sizes;
+  if (const auto list = job.listed.find(Setting::micro_batch); list != job.listed.end()) {
+    for (const SettingValue& it : list->second) sizes.push_back(std::get<int>(it));
+    return sizes;
+  }
   for (int size = 1; size <= std::min(most, job.training.global_batch); ++size)
     if (job.training.global_batch % size == 0) sizes.push_back(size);
   return sizes;

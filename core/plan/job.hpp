@@ -1,19 +1,21 @@
 // What is trained and how: the contents of a job file (docs/files/job.md) as plain values.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/units.hpp"
 #include "core/cluster/calibration.hpp"
-#include "core/plan/execution_config.hpp"
 #include "core/model/layer_profile.hpp"
 #include "core/model/model.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/model/precision.hpp"
+#include "core/plan/execution_config.hpp"
 #include "core/plan/setting_set.hpp"
+#include "core/plan/setting_value.hpp"
 #include "core/plan/target_kind.hpp"
-#include "core/base/units.hpp"
 
 namespace dtfm {
 
@@ -51,8 +53,9 @@ struct Job {
   /// Settings, besides the numbers of stages and replicas, that the job leaves to the planner by `auto`.
   /// Until the planner decides, the job has the first candidate as its value.
   SettingSet automatic;
-  /// From what an automatic micro-batch is chosen, ascending divisors of the global batch. Empty: any.
-  std::vector<int> micro_batch_choices;
+  /// The values among which the planner chooses settings, at least two each, numbers ascending; without
+  /// effect once they are decided. Without a list: all that the target runs, or that the planner tries.
+  std::map<Setting, std::vector<SettingValue>> listed;
   /// Measured, imported or estimated layer times, one profile per GPU type.
   std::vector<LayerProfile> profiles;
   /// Share of the peak, for GPUs without a profile. Empty: the roofline.
@@ -73,8 +76,8 @@ inline int micro_batch_count(const Job& job) {
   return job.training.global_batch / job.execution.micro_batch;
 }
 
-/// From what an automatic micro-batch is chosen, ascending: `micro_batch_choices`, or the divisors of the
-/// global batch up to 64.
+/// From what an automatic micro-batch is chosen, ascending: what the job lists, or the divisors of the global
+/// batch up to 64.
 std::vector<int> open_micro_batches(const Job& job);
 
 /// Bytes of one weight, activation or gradient.

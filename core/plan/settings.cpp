@@ -248,16 +248,14 @@ constexpr auto settings = std::to_array<SettingTraits>({
                                  .is_always_written = true,
                                  .runs = run_any,
                                  .diff = {.rank = 0}}),
-    of<&ExecutionConfig::micro_batch>(
-        {.kind = Setting::micro_batch,
-         .name = "micro_batch",
-         .section = SettingSection::training,
-         .meaning = "samples per micro-batch, which divide `global_batch`, or a list of such numbers from "
-                    "which the planner chooses: `[1, 2, 4, 8]`",
-         .may_be_auto = true,
-         .is_always_written = true,
-         .runs = run_any,
-         .diff = {.rank = 0}}),
+    of<&ExecutionConfig::micro_batch>({.kind = Setting::micro_batch,
+                                       .name = "micro_batch",
+                                       .section = SettingSection::training,
+                                       .meaning = "samples per micro-batch, which divide `global_batch`",
+                                       .may_be_auto = true,
+                                       .is_always_written = true,
+                                       .runs = run_any,
+                                       .diff = {.rank = 0}}),
     of<&Training::precision>({.kind = Setting::precision,
                               .name = "precision",
                               .section = SettingSection::training,
@@ -459,12 +457,6 @@ constexpr auto settings = std::to_array<SettingTraits>({
 });
 static_assert(has_row_for_each(settings, Setting::bandwidth_threshold));
 
-/// The micro-batches that the job lists; empty unless it does.
-std::vector<int> listed_sizes(const Job& job, Setting setting) {
-  return setting == Setting::micro_batch && job.automatic[setting] ? job.micro_batch_choices
-                                                                   : std::vector<int>();
-}
-
 }  // namespace
 
 std::string_view name_of(SettingSection section) {
@@ -526,14 +518,23 @@ bool is_open(const Job& job, Setting setting) {
   return job.automatic[setting] || (row.none_is_open && is_none(row.get(job)));
 }
 
+std::vector<SettingValue> listed_values(const Job& job, Setting setting) {
+  const auto list = job.listed.find(setting);
+  return list == job.listed.end() ? std::vector<SettingValue>() : list->second;
+}
+
 bool allows(const Job& job, Setting setting, const SettingValue& value) {
-  if (const std::vector<int> sizes = listed_sizes(job, setting); !sizes.empty())
-    return std::find(sizes.begin(), sizes.end(), std::get<int>(value)) != sizes.end();
+  if (const std::vector<SettingValue> listed = listed_values(job, setting);
+      job.automatic[setting] && !listed.empty())
+    return std::any_of(listed.begin(), listed.end(), [&](const SettingValue& it) {
+      return format_value(without_preset(it)) == format_value(without_preset(value));
+    });
   return is_open(job, setting) || format_value(value) == format_value(traits(setting).get(job));
 }
 
 std::vector<SettingValue> choices(const Job& job, Setting setting) {
   const SettingTraits& row = traits(setting);
+  if (std::vector<SettingValue> listed = listed_values(job, setting); !listed.empty()) return listed;
   if (setting == Setting::micro_batch) {
     const std::vector<int> sizes = open_micro_batches(job);
     return {sizes.begin(), sizes.end()};
@@ -554,9 +555,11 @@ bool is_choice(const Job& job, Setting setting, const SettingValue& value) {
 }
 
 std::string format_allowed(const Job& job, Setting setting) {
-  if (const std::vector<int> sizes = listed_sizes(job, setting); !sizes.empty())
-    return fmt::format("[{}]", fmt::join(sizes, ", "));
-  return format_value(traits(setting).get(job));
+  const std::vector<SettingValue> listed = listed_values(job, setting);
+  if (!job.automatic[setting] || listed.empty()) return format_value(traits(setting).get(job));
+  std::vector<std::string> texts;
+  for (const SettingValue& it : listed) texts.push_back(format_value(it));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
 }  // namespace dtfm

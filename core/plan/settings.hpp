@@ -3,15 +3,14 @@
 // over the rows (docs/add-a-setting.md).
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "core/plan/job.hpp"
+#include "core/plan/setting_value.hpp"
 
 namespace dtfm {
 
@@ -29,22 +28,6 @@ enum class SettingType : unsigned char {
   rate    // bits per second
 };
 std::string_view name_of(SettingType type);
-
-/// Bytes sent ÷ bytes uncompressed, and the preset that defines this ratio, if one does.
-struct CompressionRatio {
-  double ratio = 1;
-  std::optional<CompressionPreset> preset = {};
-
-  friend bool operator==(const CompressionRatio&, const CompressionRatio&) = default;
-};
-
-/// The value of a setting, by its type; monostate: it has none.
-using SettingValue =
-    std::variant<std::monostate, bool, int, std::string_view, CompressionRatio, BitsPerSecond>;
-
-inline bool is_none(const SettingValue& value) {
-  return std::holds_alternative<std::monostate>(value);
-}
 
 /// How a plan diff shows a setting.
 struct SettingDiff {
@@ -103,19 +86,17 @@ SettingValue without_preset(const SettingValue& value);
 /// The notation of files: "1f1b", "true", "1000000000 bps"; empty if there is none.
 std::string format_value(const SettingValue& value);
 
-inline bool is_among(const std::vector<SettingValue>& values, const SettingValue& value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
 /// What a target runs for the job (SettingTraits::runs); empty: whatever the job says.
 std::vector<SettingValue> values_run(const TargetTraits& target, const Job& job, Setting setting);
 
+/// The values among which the job lets the planner choose; empty if it does not list them.
+std::vector<SettingValue> listed_values(const Job& job, Setting setting);
 /// Whether the job leaves the setting to the planner.
 bool is_open(const Job& job, Setting setting);
 /// Whether a plan of the job may have this value.
 bool allows(const Job& job, Setting setting, const SettingValue& value);
-/// What the planner may choose for an automatic setting, in the order of names in its table; empty: anything.
-/// Without a target, only the candidates of a kind.
+/// What the planner may choose for an automatic setting: what the job lists, else what its target runs, else
+/// the candidates of a kind; empty: anything.
 std::vector<SettingValue> choices(const Job& job, Setting setting);
 bool is_choice(const Job& job, Setting setting, const SettingValue& value);
 /// What the job says, in the notation of files: a value, or a list to choose from; empty if it says nothing.

@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/base/kind_table.hpp"
 #include "core/plan/job.hpp"
+#include "core/schedule/schedule.hpp"
 
 namespace dtfm {
 namespace {
@@ -188,24 +189,13 @@ std::string_view rank_order_name(RankOrder order) {
   return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
 }
 
-bool is_choice(const Job& job, Schedule schedule) {
-  return job.target ? has(traits(*job.target).schedules, schedule) : traits(schedule).is_candidate;
-}
-
-bool is_choice(const Job& job, GradientSync sync) {
-  return job.target ? has(traits(*job.target).gradient_syncs, sync) : traits(sync).is_candidate;
-}
-
-bool is_choice(const Job& job, Recomputation recomputation) {
-  return !job.target || has(traits(*job.target).recomputations, recomputation);
-}
-
-bool is_choice(const Job& job, OptimizerSharding sharding) {
-  return !job.target || has(traits(*job.target).optimizer_shardings, sharding);
-}
-
 Schedule first_schedule(const Job& job) {
-  return job.target ? traits(*job.target).schedules.front() : Schedule::one_f_one_b;
+  const Schedule first = job.target ? traits(*job.target).schedules.front() : Schedule::one_f_one_b;
+  const auto list = job.listed.find(Setting::schedule);
+  if (list == job.listed.end() || is_among(list->second, name_of(first))) return first;
+  for (const ScheduleTraits& it : schedule_table())
+    if (!it.has_chunks && is_among(list->second, it.name)) return it.kind;
+  return kind_named(schedule_table(), std::get<std::string_view>(list->second.front())).value();
 }
 
 int min_stages(const Job& job) {

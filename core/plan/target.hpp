@@ -7,13 +7,13 @@
 #include <span>
 #include <string_view>
 
-#include "core/plan/compression_preset.hpp"
 #include "core/collectives/collective.hpp"
 #include "core/model/optimizer.hpp"
-#include "core/plan/optimizer_sharding.hpp"
-#include "core/plan/target_kind.hpp"
 #include "core/model/precision.hpp"
 #include "core/model/recomputation.hpp"
+#include "core/plan/compression_preset.hpp"
+#include "core/plan/optimizer_sharding.hpp"
+#include "core/plan/target_kind.hpp"
 #include "core/schedule/schedule.hpp"
 
 namespace dtfm {
@@ -89,13 +89,8 @@ std::span<const TargetTraits> target_table();
 const TargetTraits& traits(Target target);
 std::string_view name_of(Target target);
 
-// What the planner may choose for a job: what its target runs, or without a target all candidates.
-
-bool is_choice(const Job& job, Schedule schedule);
-bool is_choice(const Job& job, GradientSync sync);
-bool is_choice(const Job& job, Recomputation recomputation);
-bool is_choice(const Job& job, OptimizerSharding sharding);
-/// The schedule with which a search begins if the job leaves it open; it has no chunks.
+/// The schedule with which a search begins if the job leaves it open; it has no chunks, unless all that the
+/// job lists do.
 Schedule first_schedule(const Job& job);
 /// The smallest number of stages with the job's schedule.
 int min_stages(const Job& job);

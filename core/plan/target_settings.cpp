@@ -13,7 +13,8 @@ namespace dtfm {
 namespace {
 
 std::string format_setting(const Job& job, const SettingTraits& setting) {
-  if (job.automatic[setting.kind]) return "auto";
+  if (job.automatic[setting.kind])
+    return listed_values(job, setting.kind).empty() ? "auto" : format_allowed(job, setting.kind);
   const SettingValue value = setting.get(job);
   if (is_none(value)) return "none";
   const auto* ratio = std::get_if<CompressionRatio>(&value);
@@ -44,11 +45,24 @@ std::optional<SettingValue> nearest(const TargetTraits& target, const Job& job, 
   return std::nullopt;
 }
 
+/// Restricts the list of the job to what is run, and `run` to the list. If they have nothing in common, the
+/// job no longer has a list.
+void restrict_list(Setting setting, std::vector<SettingValue>& run, Job& job) {
+  std::vector<SettingValue> listed = listed_values(job, setting);
+  std::erase_if(listed, [&](const SettingValue& it) { return !is_among(run, it); });
+  if (listed.size() < 2)
+    job.listed.erase(setting);
+  else
+    job.listed[setting] = listed;
+  if (!listed.empty()) run = std::move(listed);
+}
+
 /// `decides`: takes the first of several values; otherwise leaves them open.
 void restrict_setting(const TargetTraits& target, const SettingTraits& setting, bool decides, Job& job) {
-  const std::vector<SettingValue> run = values_run(target, job, setting.kind);
+  std::vector<SettingValue> run = values_run(target, job, setting.kind);
   if (run.empty()) return;
   bool& is_auto = job.automatic[setting.kind];
+  if (is_auto) restrict_list(setting.kind, run, job);
   const bool is_run = is_among(run, setting.get(job));
   const auto instead = is_auto || is_run ? std::nullopt : nearest(target, job, setting.kind, decides);
   if (!is_run) setting.set(job, instead.value_or(run.front()));

@@ -4,6 +4,11 @@
 
 namespace dtfm::search {
 
+double time_share(const SearchOptions& options) {
+  if (!options.time_limit) return 0;
+  return std::chrono::duration<double>(now_of(options.ranks) - *options.begin).count() / *options.time_limit;
+}
+
 std::string_view name_of(Stopped stopped) {
   switch (stopped) {
     case Stopped::evaluations:

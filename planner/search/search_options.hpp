@@ -15,6 +15,9 @@ struct SearchOptions : Work {
   bool prove = false;  // continue until the lower bound meets the cost; takes half of a time limit
 };
 
+/// Elapsed share of the time limit since `begin`, which must be set if there is one; 0 without a limit.
+double time_share(const SearchOptions& options);
+
 /// What ended a search: the requested evaluations were used up; the search converged; the result is proven
 /// optimal; all candidates were evaluated; or the time limit or an interrupt.
 enum class Stopped { evaluations, converged, optimal, complete, time_limit, interrupted };

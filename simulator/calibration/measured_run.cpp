@@ -43,11 +43,4 @@ std::vector<double> predicted_peak_memory(std::span<const MeasuredRun> runs, con
   return result;
 }
 
-std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Calibration& constants,
-                                    int threads) {
-  std::vector<double> errors = simulate_seconds(runs, constants, threads);
-  for (std::size_t i = 0; i < errors.size(); ++i) errors[i] = errors[i] / runs[i].seconds - 1;
-  return errors;
-}
-
 }  // namespace dtfm::sim

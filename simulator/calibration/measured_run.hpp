@@ -37,8 +37,4 @@ std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Ca
 /// Predicted peak memory of the device that needs most, of each run.
 std::vector<double> predicted_peak_memory(std::span<const MeasuredRun> runs, const Calibration& constants);
 
-/// Simulated ÷ measured − 1 for each run.
-std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Calibration& constants,
-                                    int threads);
-
 }  // namespace dtfm::sim

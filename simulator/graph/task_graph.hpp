@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/index.hpp"
-#include "simulator/network/max_min.hpp"
+#include "simulator/network/link_use.hpp"
 
 namespace dtfm::sim {
 

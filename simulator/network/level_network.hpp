@@ -19,7 +19,7 @@
 #include "core/base/infinity.hpp"
 #include "simulator/network/flow_ends.hpp"
 #include "simulator/network/flow_table.hpp"
-#include "simulator/network/max_min.hpp"
+#include "simulator/network/link_use.hpp"
 
 namespace dtfm::sim {
 

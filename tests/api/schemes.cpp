@@ -281,7 +281,7 @@ TEST_CASE("ZeRO has the job's micro-batch or, if it is open, the largest one tha
   CHECK(chosen_size() == std::pair(4, 1));
   problem.topology.edit().gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
   CHECK(chosen_size() == std::pair(2, 1));
-  problem.job.micro_batch_choices = {1};
+  problem.job.listed[Setting::micro_batch] = {1};
   CHECK(chosen_size() == std::pair(1, 1));
   problem.job.training.global_batch = 3;
   CHECK(error_message([&] { zero3_layouts(problem, {0}); }) ==

@@ -18,7 +18,7 @@ Job job_with(int batch, int micro_batch, std::vector<int> choices = {}) {
   Job job;
   job.training.global_batch = batch;
   job.execution.micro_batch = micro_batch;
-  job.micro_batch_choices = std::move(choices);
+  if (!choices.empty()) job.listed[Setting::micro_batch] = {choices.begin(), choices.end()};
   return job;
 }
 

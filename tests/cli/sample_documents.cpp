@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/common/command_line.hpp"
-#include "cli/documents/write_documents.hpp"
+#include "cli/documents/documents.hpp"
 
 namespace {
 

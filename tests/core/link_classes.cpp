@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/base/index.hpp"
 #include "core/base/rng.hpp"
 #include "tests/support/catch.hpp"
 

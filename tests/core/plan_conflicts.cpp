@@ -110,7 +110,7 @@ TEST_CASE("settings that the job leaves to the planner are no conflict") {
 TEST_CASE("a micro-batch that is not in the list of the job is a conflict") {
   Job job = decided_job();
   job.automatic[Setting::micro_batch] = true;
-  job.micro_batch_choices = {2, 4};
+  job.listed[Setting::micro_batch] = {2, 4};
   Plan plan = plan_of(job, 2, 1, 4);
   plan.execution.micro_batch = 4;
   CHECK(plan_conflicts(plan, job).empty());

@@ -1,6 +1,7 @@
 #include "core/base/stoppable_sort.hpp"
 
 #include <utility>
+#include <vector>
 
 #include "core/base/index.hpp"
 #include "core/base/rng.hpp"
@@ -36,7 +37,7 @@ TEST_CASE("a stoppable sort that is not stopped is stable") {
   }
 }
 
-TEST_CASE("a long sort can be stopped between any two of its runs") {
+TEST_CASE("a long sort can be stopped at any time") {
   for (int last = 1; last <= 10; ++last) {
     auto sorted = values(400'000);
     int asked = 0;

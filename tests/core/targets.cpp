@@ -1,8 +1,10 @@
 // What targets run, and what they make of jobs and plans.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "core/plan/settings.hpp"
 #include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
 #include "core/plan/target_settings.hpp"
@@ -56,6 +58,21 @@ TEST_CASE("every target names something of everything and only what exists witho
   }
 }
 
+TEST_CASE("a target restricts the values that a job lists") {
+  Job job = gpt_job();
+  job.automatic = {Setting::schedule, Setting::gradient_sync};
+  job.listed[Setting::schedule] = {"gpipe", "interleaved", "1f1b-blocking"};
+  job.listed[Setting::gradient_sync] = {"sharded-ps", "tree"};  // megatron runs neither
+  const Texts changes = format_all(restrict_to_target(job, Target::megatron));
+  CHECK(std::count(changes.begin(), changes.end(),
+                   "schedule [interleaved, 1f1b-blocking] instead of [gpipe, interleaved, 1f1b-blocking]") ==
+        1);
+  CHECK(std::count(changes.begin(), changes.end(), "gradient_sync ring instead of [sharded-ps, tree]") == 1);
+  CHECK(choices(job, Setting::schedule) == std::vector<SettingValue>{"interleaved", "1f1b-blocking"});
+  CHECK(job.automatic == SettingSet{Setting::schedule});
+  CHECK(first_schedule(job) == Schedule::one_f_one_b_blocking);
+}
+
 TEST_CASE("a job is restricted to what its target runs") {
   Job job = gpt_job();
   CHECK(format_all(restrict_to_target(job, Target::megatron)) ==
@@ -65,8 +82,8 @@ TEST_CASE("a job is restricted to what its target runs") {
   CHECK(job.target == Target::megatron);
   CHECK(job.automatic[Setting::schedule]);
   CHECK(job.execution.schedule == Schedule::one_f_one_b_blocking);
-  CHECK(is_choice(job, Schedule::interleaved));
-  CHECK_FALSE(is_choice(job, Schedule::gpipe));
+  CHECK(is_choice(job, Setting::schedule, name_of(Schedule::interleaved)));
+  CHECK_FALSE(is_choice(job, Setting::schedule, name_of(Schedule::gpipe)));
   CHECK(first_schedule(job) == Schedule::one_f_one_b_blocking);
   CHECK(min_stages(job) == 1);
   job.execution.schedule = Schedule::interleaved;
@@ -106,7 +123,7 @@ TEST_CASE("open settings stay open unless the target has a single choice") {
   CHECK(job.execution.schedule == Schedule::gpipe);
   CHECK(job.execution.recomputation == Recomputation::full);
   CHECK(job.training.optimizer == Optimizer::host_offload);
-  CHECK_FALSE(is_choice(job, GradientSync::tree));
+  CHECK_FALSE(is_choice(job, Setting::gradient_sync, name_of(GradientSync::tree)));
   CHECK(min_stages(job) == 2);
 }
 
@@ -135,8 +152,8 @@ TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1
         OptimizerSharding::none);
   restrict_to_target(open, Target::megatron);
   CHECK(open.automatic[Setting::optimizer_sharding]);
-  CHECK(is_choice(open, OptimizerSharding::zero1));
-  CHECK_FALSE(is_choice(open, OptimizerSharding::zero2));
+  CHECK(is_choice(open, Setting::optimizer_sharding, "zero1"));
+  CHECK_FALSE(is_choice(open, Setting::optimizer_sharding, "zero2"));
 }
 
 TEST_CASE("restricting a job or a plan again changes nothing") {

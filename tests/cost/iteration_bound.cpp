@@ -299,6 +299,31 @@ TEST_CASE("zb-h1: the first stage may synchronize while the last one computes we
   CHECK(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
 }
 
+// 4 interleaved micro-batches on 2 devices with 2 chunks each. One layer takes 30 s, the others 3 s: its device
+// is busy for at least 4 · 30 s, an equal share of 39 s would be 4 · 19.5 s.
+TEST_CASE("interleaved: the device with the largest layer is the slowest") {
+  Problem problem{flat_topology({2}, link_of(0, 1e12), link_of(0, 1e12)), chain_job(4, 0, 0), {}};
+  Layer& largest = std::get<LayerChain>(problem.job.model).layers[1];
+  largest.forward = Flops(10 * largest.forward.value());
+  largest.backward = Flops(10 * largest.backward.value());
+  problem.job.training.global_batch = 4;
+  problem.job.execution.schedule = Schedule::interleaved;
+  problem.job.execution.chunks = 2;
+  const IterationModel model(problem);
+  CHECK(iteration_bound(bound_inputs(model), {2, 1}).value == Approx(4 * 30).epsilon(1e-6));
+}
+
+// 6 interleaved micro-batches on 3 devices. One of them has at least 3 of 8 layers of 3 s: 6 · 9 s; an equal
+// share is 6 · 8 s.
+TEST_CASE("interleaved: the device with the most layers is the slowest") {
+  Problem problem{flat_topology({3}, link_of(0, 1e12), link_of(0, 1e12)), chain_job(8, 0, 0), {}};
+  problem.job.training.global_batch = 6;
+  problem.job.execution.schedule = Schedule::interleaved;
+  problem.job.execution.chunks = 2;
+  const IterationModel model(problem);
+  CHECK(iteration_bound(bound_inputs(model), {3, 1}).value == Approx(6 * 9).epsilon(1e-6));
+}
+
 // 4 fast devices (1 s forward, 2 s backward per layer) and 4 of half the speed do the work of 6 fast devices.
 TEST_CASE("heterogeneous devices share the work in proportion to their speeds") {
   Problem problem{flat_topology({8}, link_of(0, 1e12), link_of(0, 1e12)), chain_job(12, 1e3, 1), {}};

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/writers/plan_json.hpp"
+#include "core/plan/settings.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/published_job.hpp"
@@ -188,7 +189,7 @@ TEST_CASE("a list of micro-batches leaves the choice open and reads back as a li
   };
   const Job job = job_with("[4, 1, 2, 4]");
   CHECK(job.automatic[Setting::micro_batch]);
-  CHECK(job.micro_batch_choices == std::vector{1, 2, 4});
+  CHECK(listed_values(job, Setting::micro_batch) == std::vector<SettingValue>{1, 2, 4});
   CHECK(job.execution.micro_batch == 1);
   const std::string json = job_json(job).dump();
   CHECK(contains(R"("micro_batch":[1,2,4])").match(json));
@@ -196,12 +197,34 @@ TEST_CASE("a list of micro-batches leaves the choice open and reads back as a li
 
   const Job single = job_with("[3]");
   CHECK(single.automatic == SettingSet{});
-  CHECK(single.micro_batch_choices.empty());
+  CHECK(single.listed.empty());
   CHECK(single.execution.micro_batch == 3);
 
   CHECK_THROWS_WITH(job_with("[]"), contains("`micro_batch`: is empty"));
   CHECK_THROWS_WITH(job_with("[1, 5]"), contains("5 does not divide global_batch 12"));
   CHECK_THROWS_WITH(job_with("[1, auto]"), contains("auto"));
+}
+
+TEST_CASE("a list of the values of any open setting leaves the choice among them open") {
+  const auto job_with = [](const std::string& parallelism) {
+    return job_of(std::string(small) + "parallelism: {" + parallelism + "}\n");
+  };
+  const Job job =
+      job_with("schedule: [interleaved, gpipe, 1f1b, gpipe], gradient_sync: [tree, ring], tensor: [2, 1]");
+  CHECK(job.automatic == SettingSet{Setting::schedule, Setting::gradient_sync, Setting::tensor});
+  CHECK(choices(job, Setting::schedule) == std::vector<SettingValue>{"interleaved", "gpipe", "1f1b"});
+  CHECK(job.execution.schedule == Schedule::one_f_one_b);  // interleaved would require chunks
+  CHECK(job.execution.gradient_sync == GradientSync::tree);
+  CHECK(job.parallelism.tensor == 1);
+  CHECK(allows(job, Setting::gradient_sync, "ring"));
+  CHECK_FALSE(allows(job, Setting::gradient_sync, "central-ps"));
+  const std::string json = job_json(job).dump();
+  CHECK(contains(R"("schedule":["interleaved","gpipe","1f1b"])").match(json));
+  CHECK(job_json(job_of(json)).dump() == json);
+
+  CHECK_THROWS_WITH(job_with("schedule: [gpipe, gpip]"), contains("did you mean"));
+  CHECK_THROWS_WITH(job_with("schedule: []"), contains("`schedule`: is empty"));
+  CHECK_THROWS_WITH(job_with("overlap: [true, false]"), contains("overlap"));
 }
 
 const std::string chain = R"(version: 1
@@ -284,8 +307,7 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {small + "compression: {gradients: 16-bit}\n",
        "job.yaml:5:26: `gradients`: expected `8-bit`, `4-bit`, `top-1%` (any share), `rank-4` (any rank), a "
        "ratio or `auto`; found `16-bit`"},
-      {small + "compression: {gradients: [1]}\n",
-       "job.yaml:5:26: `gradients`: expected a number; found a list"},
+      {small + "compression: {gradients: [[1]]}\n", "job.yaml:5:27: expected a number; found a list"},
       {small + "profile: {analytic: false}\n",
        "job.yaml:5:21: `analytic`: expected true, or the name of a profile in place of the map"},
       {small + "profile: {analytic: true, efficiency: 1.5}\n",

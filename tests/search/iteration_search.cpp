@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/index.hpp"
+#include "core/plan/settings.hpp"
 #include "planner/cost/bounds/iteration_bound.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 #include "planner/search/iteration_time/feasible_changes.hpp"
@@ -228,13 +229,33 @@ TEST_CASE("micro-batches are chosen from the list that the job gives") {
       best_s = std::min(best_s, search_iteration(problem, search_options()).finalists.front().iteration_s);
     }
     problem.job.automatic[Setting::micro_batch] = true;
-    problem.job.micro_batch_choices = sizes;
+    problem.job.listed[Setting::micro_batch] = {sizes.begin(), sizes.end()};
     problem.job.execution.micro_batch = sizes.front();
     const IterationSearchResult open = search_iteration(problem, search_options());
     for (const PlanCandidate& it : open.finalists)
       CHECK(std::count(sizes.begin(), sizes.end(), it.plan.execution.micro_batch) == 1);
     CHECK(open.finalists.front().iteration_s <= best_s);
   }
+}
+
+TEST_CASE("the search chooses among the values that the job lists, and no worse than any of them") {
+  Problem problem = small_problem({3, 2}, 6, 16);
+  double best_s = std::numeric_limits<double>::infinity();
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::zero_bubble_h1})
+    for (const GradientSync sync : {GradientSync::tree, GradientSync::central_ps}) {
+      problem.job.execution.schedule = schedule;
+      problem.job.execution.gradient_sync = sync;
+      best_s = std::min(best_s, search_iteration(problem, search_options()).finalists.front().iteration_s);
+    }
+  problem.job.automatic = {Setting::schedule, Setting::gradient_sync, Setting::recompute};
+  problem.job.listed = {{Setting::schedule, {"gpipe", "zb-h1"}},
+                        {Setting::gradient_sync, {"tree", "central-ps"}},
+                        {Setting::recompute, {"none", "selective"}}};
+  const IterationSearchResult open = search_iteration(problem, search_options());
+  for (const PlanCandidate& it : open.finalists)
+    for (const auto& [setting, listed] : problem.job.listed)
+      CHECK(is_among(listed, traits(setting).get_in_plan(it.plan.execution)));
+  CHECK(open.finalists.front().iteration_s <= best_s);
 }
 
 TEST_CASE("every sequence is trained within the limits whatever is automatic") {

@@ -1,9 +1,8 @@
-#include "simulator/calibration/fit.hpp"
-
 #include <memory>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
+#include "tests/support/fit_calibration.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;

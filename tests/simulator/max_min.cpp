@@ -1,5 +1,5 @@
 // Checks max-min fair rates against their definition.
-#include "simulator/network/max_min.hpp"
+#include "tests/support/max_min_rates.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/support/max_min_fairness.hpp"

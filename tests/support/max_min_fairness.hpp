@@ -7,7 +7,7 @@
 
 #include "core/base/index.hpp"
 #include "core/base/rng.hpp"
-#include "simulator/network/max_min.hpp"
+#include "tests/support/max_min_rates.hpp"
 #include "tests/support/catch.hpp"
 
 namespace dtfm {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "simulator/calibration/calibrate.hpp"
-#include "simulator/calibration/fit.hpp"
+#include "tests/support/fit_calibration.hpp"
 
 namespace dtfm {
 using namespace sim;

@@ -6,6 +6,7 @@
 
 #include "core/base/index.hpp"
 #include "simulator/calibration/least_squares.hpp"
+#include "tests/support/fit_calibration.hpp"
 #include "tests/validation/measured_layers.hpp"
 
 namespace dtfm {

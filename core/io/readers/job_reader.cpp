@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,8 +12,6 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/kind_table.hpp"
-#include "core/plan/settings.hpp"
-#include "core/plan/target_settings.hpp"
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/model_reader.hpp"
 #include "core/io/readers/profile_reader.hpp"
@@ -22,7 +19,9 @@
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 #include "core/io/text/yaml_reader.hpp"
+#include "core/plan/settings.hpp"
 #include "core/plan/target.hpp"
+#include "core/plan/target_settings.hpp"
 
 namespace dtfm::io {
 
@@ -44,26 +43,13 @@ std::optional<int> optional_count(const YamlMap& map, std::string_view key, int 
   return value ? std::optional(read_whole_number(*value, min_value, max_count)) : std::nullopt;
 }
 
-/// Sets the micro-batch of `job`, whose global batch must have been read, to a number, or leaves it open by a
-/// list of numbers to choose from.
-void read_micro_batch(const YamlValue& value, Job& job) {
-  const auto read = [&](const YamlValue& it) {
-    const int size = read_whole_number(it, 1, max_count);
-    if (job.training.global_batch % size != 0)
-      throw it.value_error(
-          fmt::format("{} does not divide global_batch {}", size, job.training.global_batch));
-    return size;
-  };
-  if (!value.is_list()) {
-    job.execution.micro_batch = read(value);
-    return;
-  }
-  std::set<int> sizes;
-  for (const YamlValue& it : value.list()) sizes.insert(read(it));
-  if (sizes.empty()) throw value.value_error("is empty");
-  job.execution.micro_batch = *sizes.begin();
-  job.automatic[Setting::micro_batch] = sizes.size() > 1;
-  if (sizes.size() > 1) job.micro_batch_choices.assign(sizes.begin(), sizes.end());
+/// Reads a micro-batch of `job`, whose global batch must have been read.
+int read_micro_batch(const YamlValue& value, const Job& job) {
+  const int size = read_whole_number(value, 1, max_count);
+  if (job.training.global_batch % size != 0)
+    throw value.value_error(
+        fmt::format("{} does not divide global_batch {}", size, job.training.global_batch));
+  return size;
 }
 
 bool is_number(const std::string& text) {
@@ -94,19 +80,14 @@ void read_ratio(const SettingTraits& setting, const YamlValue& value, Job& job) 
   }
 }
 
-/// Sets what the job says about a setting. Values of other settings that are checked with it, or by which it
-/// is read, must have been read.
-void read_setting(const SettingTraits& setting, const YamlValue& value, Job& job) {
-  if (setting.may_be_auto && value.is_word("auto")) {
-    job.automatic[setting.kind] = !setting.none_is_open;
-    return;
-  }
-  if (setting.kind == Setting::micro_batch) return read_micro_batch(value, job);
+void read_value(const SettingTraits& setting, const YamlValue& value, Job& job) {
   switch (setting.type) {
     case SettingType::flag:
       return setting.set(job, value.boolean());
     case SettingType::count:
-      return setting.set(job, read_whole_number(value, setting.min, max_count));
+      return setting.set(job, setting.kind == Setting::micro_batch
+                                  ? read_micro_batch(value, job)
+                                  : read_whole_number(value, setting.min, max_count));
     case SettingType::name: {
       const std::vector<std::string_view> names = setting.names();
       return setting.set(job, names[value.choice(names)]);
@@ -116,6 +97,35 @@ void read_setting(const SettingTraits& setting, const YamlValue& value, Job& job
     case SettingType::rate:
       return setting.set(job, value.rate());
   }
+}
+
+/// Reads the values from which the planner chooses. Until it does, the job has the first one that requires no
+/// other setting.
+void read_list(const SettingTraits& setting, const YamlValue& list, Job& job) {
+  std::vector<SettingValue> values;
+  Job read = job;
+  for (const YamlValue& it : list.list()) {
+    read_value(setting, it, read);
+    if (const SettingValue value = setting.get(read); !is_among(values, value)) values.push_back(value);
+  }
+  if (values.empty()) throw list.value_error("is empty");
+  if (setting.type == SettingType::count)
+    std::sort(values.begin(), values.end(),
+              [](const auto& a, const auto& b) { return std::get<int>(a) < std::get<int>(b); });
+  job.automatic[setting.kind] = values.size() > 1;
+  setting.set(job, values.front());
+  if (values.size() == 1) return;
+  job.listed[setting.kind] = std::move(values);
+  if (setting.kind == Setting::schedule) job.execution.schedule = first_schedule(job);
+}
+
+/// Sets what the job says about a setting. Values of other settings that are checked with it, or by which it
+/// is read, must have been read.
+void read_setting(const SettingTraits& setting, const YamlValue& value, Job& job) {
+  const bool may_be_open = setting.may_be_auto && !setting.none_is_open;
+  if (may_be_open && value.is_list()) return read_list(setting, value, job);
+  if (!setting.may_be_auto || !value.is_word("auto")) return read_value(setting, value, job);
+  job.automatic[setting.kind] = may_be_open;
 }
 
 /// Reads the settings of a section of a job. Those that are not in the map keep their values.
@@ -132,8 +142,8 @@ YamlMap read_section(const YamlValue& value, SettingSection section, Job& job) {
   return map;
 }
 
-/// Checks only the settings that the job fixes: the others have defaults, which every sharding can run with, and
-/// the planner chooses them to match.
+/// Checks only the settings that the job fixes: the others have defaults, which every sharding can run with,
+/// and the planner chooses them to match.
 void check_sharding(const YamlMap& map, const Job& job) {
   const auto sharding = map.optional("optimizer_sharding");
   if (!sharding || job.automatic[Setting::optimizer_sharding]) return;

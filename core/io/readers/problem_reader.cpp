@@ -9,12 +9,11 @@
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"
-#include "core/io/readers/topology_reader.hpp"
+#include "core/plan/settings.hpp"
 
 namespace dtfm::io {
 
-ReadProblem read_problem(const ProblemFiles& files, const Job& fallback) {
-  Shared<Topology> topology = read_topology(files.topology);
+ReadProblem read_problem(Shared<Topology> topology, const ProblemFiles& files, const Job& fallback) {
   Job job = files.job ? read_job(*files.job) : fallback;
   set_global_batch(files.batch, job);
   FittedCalibration calibration = calibration_for(files.calibration, job, *topology);
@@ -24,9 +23,9 @@ ReadProblem read_problem(const ProblemFiles& files, const Job& fallback) {
 
 void set_global_batch(const std::optional<int>& batch, Job& job) {
   if (!batch) return;
-  std::vector<int> sizes = job.micro_batch_choices;
-  if (sizes.empty()) sizes.push_back(job.execution.micro_batch);
-  for (const int size : sizes) check_multiple(*batch, size);
+  const std::vector<SettingValue> sizes = listed_values(job, Setting::micro_batch);
+  if (sizes.empty()) check_multiple(*batch, job.execution.micro_batch);
+  for (const SettingValue& size : sizes) check_multiple(*batch, std::get<int>(size));
   job.training.global_batch = *batch;
 }
 

@@ -1,16 +1,16 @@
-// Reads what is planned or simulated: a topology, a job, and the constants of its trainer.
+// Reads what is planned or simulated on a topology: a job, and the constants of its trainer.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "core/base/shared.hpp"
 #include "core/plan/problem.hpp"
 
 namespace dtfm::io {
 
-/// What users name of a problem.
+/// What users say of a problem besides its topology.
 struct ProblemFiles {
-  std::string topology;                         // file
   std::optional<std::string> job = {};          // file
   std::optional<int> batch = {};                // sequences; empty: that of the job
   std::optional<std::string> calibration = {};  // file or name of a shipped one; empty: see calibration_for
@@ -22,7 +22,7 @@ struct ReadProblem {
 };
 
 /// Without a file, the job is `fallback`. Throws Error.
-ReadProblem read_problem(const ProblemFiles& files, const Job& fallback);
+ReadProblem read_problem(Shared<Topology> topology, const ProblemFiles& files, const Job& fallback);
 
 /// Replaces the global batch of the job, if `batch` is given. Throws Error unless it is a multiple of every
 /// micro-batch that the job permits.

@@ -29,8 +29,11 @@ ordered_json setting_json(const SettingValue& value) {
 
 /// What the job leaves to the planner: a list to choose from, or `auto`.
 ordered_json open_json(const Job& job, Setting setting) {
-  if (setting == Setting::micro_batch && !job.micro_batch_choices.empty()) return job.micro_batch_choices;
-  return "auto";
+  const std::vector<SettingValue> listed = listed_values(job, setting);
+  if (listed.empty()) return "auto";
+  ordered_json list = ordered_json::array();
+  for (const SettingValue& it : listed) list.push_back(setting_json(it));
+  return list;
 }
 
 ordered_json section_json(const Job& job, SettingSection section) {

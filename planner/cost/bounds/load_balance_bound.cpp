@@ -25,10 +25,14 @@ WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& s
     const std::vector<double> layer_s = seconds(kind);
     for (std::size_t i = 0; i < layer_s.size(); ++i) fastest_s[i] = std::min(fastest_s[i], layer_s[i]);
   }
-  WorkBound work{{0}};
+  WorkBound work;
+  work.before_s = {0};
   for (const double it : fastest_s) work.before_s.push_back(work.before_s.back() + it);
   std::sort(fastest_s.begin(), fastest_s.end());
-  work.sum_s = std::accumulate(fastest_s.begin(), fastest_s.end(), 0.0);
+  work.smallest_sums_s = {0};
+  for (const double it : fastest_s) work.smallest_sums_s.push_back(work.smallest_sums_s.back() + it);
+  work.largest_s = fastest_s.back();
+  work.sum_s = work.smallest_sums_s.back();
   return work;
 }
 

@@ -13,8 +13,9 @@ struct DeviceKindTimes {
 
 /// Bounds on work that consists of layers, each on the device that is fastest for it.
 struct WorkBound {
-  std::vector<double> before_s;  // of the first n layers, by n
-  double sum_s = 0;
+  std::vector<double> before_s;         // of the first n layers, by n
+  std::vector<double> smallest_sums_s;  // of the n smallest layers, by n
+  double largest_s = 0, sum_s = 0;
 };
 
 struct LayerTimesBound {

@@ -154,12 +154,21 @@ bool flushes_help(const BoundInputs& in, const Trial& trial) {
   return false;
 }
 
+/// Lower bound on the seconds per micro-batch of the slowest device, which has several chunks: an equal share
+/// of all work, the largest layer, and as many of the smallest layers as the device with the most layers has
+/// at least.
+double slowest_device_s(const BoundInputs& in, int devices) {
+  const WorkBound& work = in.layer_times.forward_backward;
+  return std::max({in.balanced.forward_backward / in.rates.sums[at(devices)], work.largest_s,
+                   work.smallest_sums_s[at(rounded_up(in.layers, devices))]});
+}
+
 bool pipeline_runs(const BoundInputs& in, int stages, int micro_batches, const PipelineCosts& costs,
                    double limit_s) {
   const IterationModel& model = in.model;
   const double first_s = costs.first_sync_s + in.layer_times.first_update_s;
-  if (traits(model.schedule).has_chunks)  // the slowest device has at least an equal share of all work
-    return micro_batches * (in.balanced.forward_backward / in.rates.sums[at(stages)]) + first_s <= limit_s;
+  if (traits(model.schedule).has_chunks)
+    return micro_batches * slowest_device_s(in, stages) + first_s <= limit_s;
   const bool forwards_first = traits(model.schedule).forwards_first;
   bool exceeds_memory = false;
   const int rounds = model.flush > 0 ? rounded_up(micro_batches, model.flush) : 1;

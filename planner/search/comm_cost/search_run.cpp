@@ -3,23 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/base/error.hpp"
 
 namespace dtfm::search {
 
-SearchRun::SearchRun(const cost::CommCostModel& model, const SearchOptions& options)
-    : model_(model),
-      options_(options),
-      begin_(options.begin.value_or(now_of(options.ranks))),
-      time_limit_(options.time_limit) {
+SearchRun::SearchRun(const cost::CommCostModel& model, SearchOptions options)
+    : model_(model), options_(std::move(options)), full_time_limit_(options_.time_limit) {
   constexpr double share_for_search = 0.5;
-  if (time_limit_ && options.prove) *time_limit_ *= share_for_search;
-}
-
-double SearchRun::time_share() const {
-  if (!time_limit_) return 0;
-  return std::chrono::duration<double>(now_of(options_.ranks) - begin_).count() / *time_limit_;
+  if (!options_.begin) options_.begin = now_of(options_.ranks);
+  if (full_time_limit_ && options_.prove) *options_.time_limit *= share_for_search;
 }
 
 bool SearchRun::must_stop() const {

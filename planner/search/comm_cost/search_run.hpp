@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <mutex>
 
 #include "planner/search/comm_cost/strategy.hpp"
@@ -11,7 +10,7 @@ namespace dtfm::search {
 
 class SearchRun {
  public:
-  SearchRun(const cost::CommCostModel& model, const SearchOptions& options);
+  SearchRun(const cost::CommCostModel& model, SearchOptions options);
 
   const cost::CommCostModel& model() const { return model_; }
   const SearchOptions& options() const { return options_; }
@@ -26,9 +25,9 @@ class SearchRun {
   Stopped reason_to_stop() const;
   /// Elapsed share of the strategy's time limit; 0 without a limit. With `prove` the strategy's limit is half
   /// of the given one, until `use_full_time_limit`.
-  double time_share() const;
+  double time_share() const { return search::time_share(options_); }
   /// Call when the strategy has finished; the rest of the time limit is for the lower bound.
-  void use_full_time_limit() { time_limit_ = options_.time_limit; }
+  void use_full_time_limit() { options_.time_limit = full_time_limit_; }
   /// Returns the number of evaluations allowed: the option, else `fallback`; unlimited if only a time limit
   /// is given. Progress is reported against it.
   long long budget(long long fallback);
@@ -53,12 +52,9 @@ class SearchRun {
   SearchResult result(Stopped stopped) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   const cost::CommCostModel& model_;
-  const SearchOptions& options_;
-  Clock::time_point begin_;
-  std::optional<double> time_limit_;  // s
+  SearchOptions options_;                  // with the time limit of the strategy
+  std::optional<double> full_time_limit_;  // s
   Placement best_;
   double best_cost_ = 0;
   long long evaluations_ = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "core/base/index.hpp"
@@ -21,20 +20,6 @@ constexpr double max_work = 8e8;  // for deployment, in pairs of devices that ar
 struct Pattern {
   int order, segment, block;  // index of the order; groups per segment; devices per block
 };
-
-/// The leaf order, stably sorted so that devices with the fastest nearest neighbour come first.
-std::vector<int> by_fastest_link(const cost::CommCostModel& model, const std::vector<int>& leaves,
-                                 const StopFunction& stop) {
-  std::vector<double> fastest(leaves.size(), std::numeric_limits<double>::infinity());
-  for (int device = 0; device < model.devices() && !is_stopped(stop); ++device)
-    for (int peer = 0; peer < model.devices(); ++peer)
-      if (peer != device) fastest[at(device)] = std::min(fastest[at(device)], model.hop(peer, device));
-  std::vector<int> order = leaves;
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return fastest[static_cast<std::size_t>(a)] < fastest[static_cast<std::size_t>(b)];
-  });
-  return order;
-}
 
 Placement interleaved_placement(const cost::CommCostModel& model, std::span<const int> order, int segment,
                                 int block) {
@@ -124,8 +109,7 @@ std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCos
   std::vector<int> file_order(at(model.devices()));
   std::iota(file_order.begin(), file_order.end(), 0);
   const Dendrogram tree = cluster_devices(model, work.stop);
-  const std::vector<int> leaves = tree.leaf_order();
-  const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, work.stop)};
+  const std::vector<std::vector<int>> orders{file_order, tree.leaf_order()};
   std::vector<DeployedPlacement> initial_solutions =
       block_initial_placements(model, tree.cut(tree.natural_count()), max_block_placements, work);
   deploy_cheapest(model, work, interleaved_placements(model, orders, work), initial_solutions);

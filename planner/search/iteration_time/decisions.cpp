@@ -19,8 +19,16 @@
 namespace dtfm::search {
 namespace {
 
-/// Ratios of fp16 activations and gradients: uncompressed, 8 bits, 4 bits.
-constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
+/// Ratios that the job lists, or those of fp16 activations and gradients: uncompressed, 8 bits, 4 bits. The
+/// strongest is the last.
+std::vector<SettingValue> compression_choices(const Job& job, Setting setting) {
+  std::vector<SettingValue> values = listed_values(job, setting);
+  if (values.empty()) return {CompressionRatio{1}, CompressionRatio{0.5}, CompressionRatio{0.25}};
+  std::stable_sort(values.begin(), values.end(), [](const SettingValue& a, const SettingValue& b) {
+    return std::get<CompressionRatio>(a).ratio > std::get<CompressionRatio>(b).ratio;
+  });
+  return values;
+}
 
 /// Whether the heads and widths of a transformer are multiples of `tensor`. The widths of other models are
 /// not known; they are assumed to be multiples of powers of two.
@@ -30,15 +38,15 @@ bool divides(const Model& model, int tensor) {
   return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0;
 }
 
-/// Degrees up to the number of devices of the largest host. If a degree does not divide that number, some
-/// devices stay unused, which may be better than exceeding memory.
-std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
+/// Degrees that the job allows, up to the number of devices of the largest host. If a degree does not divide
+/// that number, some devices stay unused, which may be better than exceeding memory.
+std::vector<int> tensor_degrees(const Topology& topology, const Job& job) {
   std::map<int, int> devices;  // by host
   int largest = 1;
   for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
   std::vector<int> degrees;
   for (int degree = 1; degree <= largest; ++degree)
-    if (divides(model, degree)) degrees.push_back(degree);
+    if (divides(job.model, degree) && is_choice(job, Setting::tensor, degree)) degrees.push_back(degree);
   return degrees;
 }
 
@@ -79,7 +87,7 @@ std::vector<GradientSync> syncs_with_halves(const Job& job, const SettingSet& un
   if (!undecided[Setting::gradient_sync]) return {job.execution.gradient_sync};
   std::vector<GradientSync> syncs;
   for (const GradientSyncTraits& sync : gradient_sync_table())
-    if (sync.has_halves && is_choice(job, sync.kind)) syncs.push_back(sync.kind);
+    if (sync.has_halves && is_choice(job, Setting::gradient_sync, sync.name)) syncs.push_back(sync.kind);
   return syncs;
 }
 
@@ -87,7 +95,7 @@ std::vector<GradientSync> syncs_with_halves(const Job& job, const SettingSet& un
 /// communicated once per micro-batch, so they are tried with every size that is open.
 void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>& jobs) {
   for (const OptimizerShardingTraits& sharding : optimizer_sharding_table()) {
-    if (!is_choice(job, sharding.kind)) continue;
+    if (!is_choice(job, Setting::optimizer_sharding, sharding.name)) continue;
     Job other = job;
     other.execution.optimizer_sharding = sharding.kind;
     if (!sharding.optimizer) {
@@ -98,7 +106,8 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
       other.execution.schedule = first_schedule(job);
       other.execution.chunks.reset();
     }
-    if (sharding.gradients && undecided[Setting::tensor]) other.parallelism.tensor = 1;
+    if (sharding.gradients && undecided[Setting::tensor] && is_choice(job, Setting::tensor, 1))
+      other.parallelism.tensor = 1;
     const std::vector<int> sizes = sharding.gradients && undecided[Setting::micro_batch]
                                        ? open_micro_batches(job)
                                        : std::vector{job.execution.micro_batch};
@@ -145,11 +154,11 @@ void Decisions::exclude(const std::vector<int>& devices) {
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
   if (job.automatic[Setting::schedule]) job.execution.schedule = first_schedule(job);
-  if (job.automatic[Setting::recompute]) job.execution.recomputation = Recomputation::full;
-  if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
-    if (job.automatic[Setting::activations]) job.execution.compression.activations = strongest;
-    if (job.automatic[Setting::gradients]) job.execution.compression.gradients = strongest;
-  }
+  if (job.automatic[Setting::recompute] && is_choice(job, Setting::recompute, name_of(Recomputation::full)))
+    job.execution.recomputation = Recomputation::full;
+  if (!job.execution.compression.throughput)  // compression takes no time, so the strongest is best
+    for (const Setting it : {Setting::activations, Setting::gradients})
+      if (job.automatic[it]) traits(it).set(job, compression_choices(job, it).back());
   job.automatic = {};
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
   const cost::StageCosts costs(begin, job.parallelism.tensor);
@@ -197,7 +206,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, const std::vect
   if (!is_new) return position->second;
   std::vector<int> tensors = {job.parallelism.tensor};
   if (!max_degrees.empty())
-    tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
+    tensors = chain_of(tensor_degrees(problem_.topology, job), job.parallelism.tensor);
   position->second = make_job(job, tensors, max_degrees);
   return position->second;
 }
@@ -215,10 +224,14 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     if (undecided[decided.kind] && !it.is_degree && is_choice(job, decided.kind, decided.get(other)))
       it.set(job, it.get(other));
   }
-  if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
+  if (!can_shard(job.execution)) {
+    const bool may_replicate = is_choice(job, Setting::optimizer_sharding, name_of(OptimizerSharding::none));
+    if (!may_replicate) return decide_job(base.problem.job);
+    job.execution.optimizer_sharding = OptimizerSharding::none;
+  }
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
-    return divides(job.model, it) && degrees.back() % it == 0;
+    return divides(job.model, it) && is_choice(job, Setting::tensor, it) && degrees.back() % it == 0;
   });
   if (!undecided[Setting::tensor] || !are_possible) return decide_job(std::move(job));
   job.parallelism.tensor = degrees.back();
@@ -232,7 +245,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const DecidedJob& base) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
   if (!problem_.job.automatic[Setting::tensor] || problem_.job.parallelism.uniform_pipelines) return result;
-  for (const int tensor : tensor_degrees(problem_.topology, base.problem.job.model)) {
+  for (const int tensor : tensor_degrees(problem_.topology, base.problem.job)) {
     Job job = base.problem.job;
     job.parallelism.tensor = tensor;
     if (auto it = decide_job(std::move(job), same_degrees(tensor)); it && has_different_groups(*it))
@@ -245,7 +258,7 @@ std::shared_ptr<const DecidedJob> Decisions::with_any_degree(const DecidedJob& b
   if (!problem_.job.automatic[Setting::tensor] || base.has_mixed_degrees() ||
       requires_uniform_pipelines(base))
     return nullptr;
-  const std::vector<int> degrees = tensor_degrees(problem_.topology, base.problem.job.model);
+  const std::vector<int> degrees = tensor_degrees(problem_.topology, base.problem.job);
   for (auto most = degrees.rbegin(); most != degrees.rend() && *most > 1; ++most) {
     const std::vector<int> chain = chain_of(degrees, *most);
     Job job = base.problem.job;
@@ -265,7 +278,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const D
   const std::vector<int> now =
       base.max_degrees.empty() ? same_degrees(base.problem.job.parallelism.tensor) : base.max_degrees;
   for (const int model : models)
-    for (const int degree : tensor_degrees(problem_.topology, base.problem.job.model)) {
+    for (const int degree : tensor_degrees(problem_.topology, base.problem.job)) {
       if (now[at(model)] == degree) continue;
       std::vector<int> degrees = now;
       degrees[at(model)] = degree;
@@ -295,12 +308,12 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   const std::span<const RecomputationTraits> recomputations =
       undecided[Setting::recompute] ? recomputation_table()
                                     : std::span(&traits(job.execution.recomputation), 1);
-  const std::vector<int> tensors = undecided[Setting::tensor] ? tensor_degrees(problem_.topology, job.model)
+  const std::vector<int> tensors = undecided[Setting::tensor] ? tensor_degrees(problem_.topology, job)
                                                               : std::vector{job.parallelism.tensor};
   for (const int tensor : tensors)
     for (const int size : sizes)
       for (const RecomputationTraits& recomputation : recomputations)
-        if (is_choice(job, recomputation.kind))
+        if (is_choice(job, Setting::recompute, recomputation.name))
           add([&](Job& it) {
             it.parallelism.tensor = tensor;
             it.execution.micro_batch = size;
@@ -312,6 +325,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
       add_shardings(job, undecided, jobs);
       continue;
     }
+    if (setting.type == SettingType::ratio) continue;  // below
     for (const SettingValue& value : choices(job, setting.kind)) {
       Job other = job;
       setting.set(other, value);
@@ -325,10 +339,17 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
         jobs.push_back(std::move(other));
     }
   }
-  for (const double ratio : compressions) {
-    if (!job.execution.compression.throughput) break;  // see first()
-    if (undecided[Setting::activations]) add([&](Job& it) { it.execution.compression.activations = ratio; });
-    if (undecided[Setting::gradients]) add([&](Job& it) { it.execution.compression.gradients = ratio; });
+  if (job.execution.compression.throughput) {  // see first()
+    const std::vector<SettingValue> activations = compression_choices(job, Setting::activations),
+                                    gradients = compression_choices(job, Setting::gradients);
+    for (std::size_t i = 0; i < std::max(activations.size(), gradients.size()); ++i) {
+      const auto add_ratio = [&](Setting setting, const std::vector<SettingValue>& values) {
+        if (undecided[setting] && i < values.size())
+          add([&](Job& it) { traits(setting).set(it, values[i]); });
+      };
+      add_ratio(Setting::activations, activations);
+      add_ratio(Setting::gradients, gradients);
+    }
   }
   // GPU models with the largest degree of `base` get the new largest degree, which also limits the others.
   const auto degrees_of = [&](const Job& other) {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/index.hpp"
-#include "core/plan/target.hpp"
+#include "core/plan/settings.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -61,12 +61,13 @@ std::vector<std::string> feasible_changes(const Problem& problem, const Iteratio
   const auto offload = [](Job& it) { it.training.optimizer = Optimizer::host_offload; };
   const std::string recomputes = fmt::format("recompute: {}", name_of(Recomputation::full)),
                     offloads = fmt::format("optimizer: {}", name_of(Optimizer::host_offload));
-  const bool can_recompute =
-                 job.execution.recomputation != Recomputation::full && is_choice(job, Recomputation::full),
+  const bool can_recompute = job.execution.recomputation != Recomputation::full &&
+                             is_choice(job, Setting::recompute, name_of(Recomputation::full)),
              can_offload = job.training.optimizer != Optimizer::host_offload && !job.target;
   if (can_recompute) try_job(recomputes, recompute);
   if (job.execution.micro_batch > 1) try_job("micro_batch: 1", [](Job& it) { it.execution.micro_batch = 1; });
-  if (traits(job.execution.schedule).forwards_first && is_choice(job, Schedule::one_f_one_b))
+  if (traits(job.execution.schedule).forwards_first &&
+      is_choice(job, Setting::schedule, name_of(Schedule::one_f_one_b)))
     try_job(fmt::format("schedule: {}", name_of(Schedule::one_f_one_b)),
             [](Job& it) { it.execution.schedule = Schedule::one_f_one_b; });
   if (can_offload) try_job(offloads + " (its state on the host)", offload);

@@ -1,7 +1,6 @@
 #include "planner/search/iteration_time/pareto_search.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <set>
@@ -74,12 +73,9 @@ class FrontSearch {
   }
 
  private:
-  double elapsed_s() const {
-    return std::chrono::duration<double>(now_of(options_.common.ranks) - *options_.common.begin).count();
-  }
   bool is_interrupted() const { return is_stopped(options_.common); }
   bool must_stop() const {
-    return is_interrupted() || (options_.common.time_limit && elapsed_s() >= *options_.common.time_limit);
+    return is_interrupted() || time_share(options_.common) >= 1;
   }
 
   /// Whether only a time limit ends the search. All steps of an unlimited search then come first, and the

@@ -32,24 +32,16 @@ long long most_evaluations(const PlanPool& pool, bool may_evolve) {
 
 }  // namespace
 
-SearchState::SearchState(const Problem& problem, const IterationSearchOptions& given)
-    : options(given),
-      max_kept(std::max(max_kept_by_default, at(given.finalists))),
-      decisions(problem, PlanScore(given.objective, problem.topology).unpriced()),
-      score(score_of(problem, given, decisions)),
-      budget(given.common.evaluations),
+SearchState::SearchState(const Problem& problem, IterationSearchOptions given)
+    : options(std::move(given)),
+      max_kept(std::max(max_kept_by_default, at(options.finalists))),
+      decisions(problem, PlanScore(options.objective, problem.topology).unpriced()),
+      score(score_of(problem, options, decisions)),
+      budget(options.common.evaluations),
       pool(max_kept),
       pareto_front(max_pareto_front_size),
-      device_count_(problem.topology->size()),
-      begin_(given.common.begin.value_or(now_of(given.common.ranks))) {}
-
-double SearchState::elapsed_s() const {
-  return std::chrono::duration<double>(now_of(options.common.ranks) - begin_).count();
-}
-
-bool SearchState::is_late(double share) const {
-  const auto limit = options.common.time_limit;
-  return limit && elapsed_s() >= share * *limit;
+      device_count_(problem.topology->size()) {
+  if (!options.common.begin) options.common.begin = now_of(options.common.ranks);
 }
 
 bool SearchState::must_stop() const {
@@ -63,7 +55,7 @@ bool SearchState::is_overdue() const {
   constexpr double extension_s = 0.25, devices = 512;
   const double size = std::max(1.0, device_count_ / devices);
   const auto limit = options.common.time_limit;
-  return limit && elapsed_s() >= *limit + extension_s * size * size;
+  return limit && is_late(1 + extension_s * size * size / *limit);
 }
 
 void SearchState::keep(PlanCandidate candidate) {

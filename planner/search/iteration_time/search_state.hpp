@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -24,12 +23,12 @@ inline constexpr double migration_time_share = 0.05, simulation_time_share = 0.1
 
 class SearchState {
  public:
-  /// Both must outlive this.
-  SearchState(const Problem& problem, const IterationSearchOptions& options);
+  /// `problem` must outlive this.
+  SearchState(const Problem& problem, IterationSearchOptions options);
 
   bool is_interrupted() const { return is_stopped(options.common); }
   /// Whether this share of the time limit is over.
-  bool is_late(double share) const;
+  bool is_late(double share) const { return time_share(options.common) >= share; }
   /// Whether the search must stop because of its time limit or an interrupt.
   bool must_stop() const;
   /// The same, or because its evaluations are used up.
@@ -77,7 +76,7 @@ class SearchState {
     });
   }
 
-  const IterationSearchOptions& options;
+  IterationSearchOptions options;
   std::size_t max_kept;  // plans in the pool
   Decisions decisions;
   PlanScore score;
@@ -87,12 +86,10 @@ class SearchState {
   std::vector<ConvergencePoint> convergence;
 
  private:
-  double elapsed_s() const;
   bool is_overdue() const;
   void report_evaluations(long long evaluations) const;
 
   double device_count_;
-  std::chrono::steady_clock::time_point begin_;
   std::mutex progress_mutex_;
 };
 

@@ -1,10 +1,8 @@
-#include "cli/documents/write_documents.hpp"
+#include "cli/documents/documents.hpp"
 
 #include <string>
 #include <utility>
 
-#include "cli/documents/completion.hpp"
-#include "cli/documents/manual.hpp"
 #include "core/io/text/atomic_file.hpp"
 
 namespace dtfm::cli {
