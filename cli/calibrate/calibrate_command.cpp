@@ -32,9 +32,8 @@ std::vector<sim::MeasuredRun> load_runs(const CalibrateOptions& options, const s
 sim::CalibrationFit fit_constants(const CalibrateOptions& options, const std::vector<sim::MeasuredRun>& runs,
                                   const Calibration& prior) {
   ProgressPrinter printer(options.quiet, "dtfm-calibrate");
-  return sim::calibrate(runs, {prior, options.threads, [&](double share, const std::string& what) {
-                                 if (printer.is_due()) printer.show(share, what);
-                               }});
+  return sim::calibrate(
+      runs, {prior, options.threads, [&](const Progress& progress) { printer.show(progress); }});
 }
 
 /// Writes the file before printing: it must exist even if stdout is closed.

@@ -1,7 +1,6 @@
 #include "cli/common/plan_formatting.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -35,23 +34,6 @@ std::string format_pipelines(const Topology& topology, const Plan& plan) {
                     fmt::format("{}", fmt::join(stages, " "))});
   }
   return truncated_table(rows, plan.pipelines.size(), "pipelines");
-}
-
-std::string format_checkpoint_period(const api::CheckpointPeriod& period) {
-  if (std::isinf(period.seconds)) return "no checkpoint is written: no device of the plan leaves";
-  const char* source = "";
-  switch (period.source) {
-    case api::PeriodSource::plan_file:
-      source = "from the plan file";
-      break;
-    case api::PeriodSource::young_daly:
-      source = "by Young and Daly's formula";
-      break;
-    case api::PeriodSource::simulation:
-      source = "chosen by simulation";
-      break;
-  }
-  return fmt::format("checkpoint period {}, {}", io::format_seconds(Seconds(period.seconds)), source);
 }
 
 std::string site_composition(const Topology& topology, const std::vector<int>& devices) {

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "planner/api/finalist_simulation.hpp"
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
 #include "core/cluster/topology.hpp"
@@ -29,8 +28,6 @@ inline constexpr std::size_t max_rows = 16;  // rows of a table in a summary
 std::string truncated_table(const Rows& rows, std::size_t all, std::string_view noun);
 /// Returns a table of the devices and micro-batches of each pipeline.
 std::string format_pipelines(const Topology& topology, const Plan& plan);
-/// "checkpoint period 12.3 min, chosen by simulation"
-std::string format_checkpoint_period(const api::CheckpointPeriod& period);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string site_composition(const Topology& topology, const std::vector<int>& devices);
 

@@ -34,6 +34,11 @@ std::string bar(double share) {
 }  // namespace
 
 std::string format_progress(const Progress& progress) {
+  if (progress.simulated_s)
+    return fmt::format("{} {}, {:.6g} s simulated", progress.what, progress.iteration, *progress.simulated_s);
+  if (!progress.what.empty()) return std::string(progress.what);
+  if (progress.evaluations == 0 && !progress.scheme.empty())
+    return fmt::format("layouts of {}", progress.scheme);
   std::string text = with_thousands(progress.evaluations);
   if (progress.budget > 0) text += " of " + with_thousands(progress.budget);
   text += fmt::format(" evaluations, best {:.6g} s", progress.best);
@@ -54,15 +59,11 @@ ProgressPrinter::~ProgressPrinter() {
 }
 
 void ProgressPrinter::show(const Progress& progress) {
-  if (!is_due()) return;
+  if (quiet_ || Clock::now() < next_) return;
   const double share = progress.budget > 0
                            ? static_cast<double>(progress.evaluations) / static_cast<double>(progress.budget)
-                           : -1;
-  show(share, format_progress(progress));
-}
-
-void ProgressPrinter::show(double share, const std::string& text) {
-  if (!is_due()) return;
+                           : progress.share;
+  const std::string text = format_progress(progress);
   if (live_)
     print_error("\r\033[K" + truncate_text(bar(share) + text, terminal_width() - 1));
   else

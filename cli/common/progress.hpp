@@ -18,11 +18,8 @@ class ProgressPrinter {
   /// Removes the live bar.
   ~ProgressPrinter();
 
+  /// Does nothing unless it is time for another update.
   void show(const Progress& progress);
-  /// Shows that `share` of the work, from 0 to 1, is done. A negative share means that it is unknown.
-  void show(double share, const std::string& text);
-  /// Whether it is time for another update.
-  bool is_due() const { return !quiet_ && Clock::now() >= next_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -34,7 +31,8 @@ class ProgressPrinter {
   Clock::time_point next_;  // time at which the next update is due
 };
 
-/// "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %"
+/// "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %", "layouts of megatron",
+/// "iteration 3, 12.5 s simulated", or what is being computed
 std::string format_progress(const Progress& progress);
 
 }  // namespace dtfm::cli

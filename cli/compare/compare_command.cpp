@@ -1,8 +1,6 @@
 // The dtfm-compare command: reads the inputs, compares the schemes and writes the result.
 #include <array>
 
-#include <fmt/format.h>
-
 #include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
@@ -42,13 +40,7 @@ api::CompareRequest read_request(const CompareOptions& options) {
 api::Comparison compare_with_progress(const CompareOptions& options, api::CompareRequest request,
                                       const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-compare");
-  request.work.on_progress = [&](const Progress& progress) {
-    if (!printer.is_due()) return;
-    if (progress.scheme == api::planned_scheme)
-      printer.show(progress);
-    else
-      printer.show(progress.share, fmt::format("layouts of {}", progress.scheme));
-  };
+  request.work.on_progress = [&](const Progress& progress) { printer.show(progress); };
   request.work.stop = watch.stop();
   return api::compare(request);
 }

@@ -10,7 +10,7 @@
 #include "cli/common/topology_formatting.hpp"
 #include "cli/common/verification_formatting.hpp"
 #include "core/io/writers/rate_keys.hpp"
-#include "simulator/io/swarm_json.hpp"
+#include "planner/io/simulation_document.hpp"
 
 namespace dtfm::cli {
 namespace {

@@ -99,7 +99,7 @@ class IterationWriter {
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.lower_bound->value,
                           texts(s_.objective, input_).unit, bound_note());
     text += "\n" + sensitivity();
-    return s_.checkpoint_period ? text + format_checkpoint_period(*s_.checkpoint_period) + "\n" : text;
+    return s_.checkpoint_period ? text + io::format_checkpoint_period(*s_.checkpoint_period) + "\n" : text;
   }
 
   /// Throughput and cost of the undisturbed run: from the simulation if there was one, otherwise from the

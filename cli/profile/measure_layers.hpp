@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/work.hpp"
 #include "core/plan/job.hpp"
 #include "core/cluster/topology.hpp"
 
@@ -19,7 +20,7 @@ struct MeasureRequest {
       gpu;  // its name in profiles; if not given: the entry of `catalogue` with the driver's name
   std::span<const Gpu> catalogue;
   std::vector<int> micro_batches, tensors;
-  std::function<void(double share, const std::string& text)> on_progress;
+  std::function<void(const Progress&)> on_progress;
 };
 
 /// Measures every kind of layer of the job at every micro-batch size and tensor degree. Throws Error if there

@@ -79,7 +79,10 @@ LayerProfile measure_layers(const MeasureRequest& request) {
   try {
     kernels::ProfileRequest wanted{gpu_of(request, kernels::device_identity()), request.job.name, shape,
                                    request.micro_batches, request.tensors};
-    wanted.on_progress = request.on_progress;
+    if (request.on_progress)
+      wanted.on_progress = [&](double share, const std::string& what) {
+        request.on_progress({.share = share, .what = what});
+      };
     text = kernels::measured_profile(wanted);
   } catch (const kernels::DeviceError& error) {
     throw Error("", error.what());

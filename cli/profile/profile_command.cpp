@@ -115,9 +115,8 @@ LayerProfile measure_profile(const ProfileOptions& options, const Job& job, std:
                              LayerProfile (*measure)(const MeasureRequest&)) {
   ProgressPrinter printer(options.quiet, "dtfm-profile");
   return measure({job, options.gpu, catalogue, default_if_empty(options.micro_batches, {1, 2, 4, 8}),
-                  default_if_empty(options.tensors, {1}), [&](double share, const std::string& text) {
-                    if (printer.is_due()) printer.show(share, text);
-                  }});
+                  default_if_empty(options.tensors, {1}),
+                  [&](const Progress& progress) { printer.show(progress); }});
 }
 
 LayerProfile estimate_profile(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {

@@ -99,7 +99,8 @@ ordered_json topology_json(const Topology& topology) {
 /// Display names of span kinds, keyed by letter.
 ordered_json kinds_json() {
   ordered_json json;
-  for (const SpanKind kind : span_kinds()) json[std::string(1, static_cast<char>(kind))] = name_of(kind);
+  for (const sim::SpanKind kind : sim::span_kinds())
+    json[std::string(1, static_cast<char>(kind))] = name_of(kind);
   return json;
 }
 
@@ -113,11 +114,11 @@ double tick_length(double length) {
 
 /// Adds a column with one member of all spans, unless every span has the value `nothing`.
 template <class Value>
-void add_column(ordered_json& json, const char* name, const std::vector<TimelineSpan>& spans,
-                Value TimelineSpan::*member, Value nothing) {
+void add_column(ordered_json& json, const char* name, const std::vector<sim::TimelineSpan>& spans,
+                Value sim::TimelineSpan::*member, Value nothing) {
   ordered_json column = ordered_json::array();
   bool says_something = false;
-  for (const TimelineSpan& span : spans) {
+  for (const sim::TimelineSpan& span : spans) {
     column.push_back(span.*member);
     says_something = says_something || span.*member != nothing;
   }
@@ -126,13 +127,13 @@ void add_column(ordered_json& json, const char* name, const std::vector<Timeline
 
 /// Each start is relative to the previous one, the first to `origin`, in ticks of `tick` seconds. Kinds are
 /// letters.
-ordered_json row_json(const TimelineRow& row, double origin, double tick) {
+ordered_json row_json(const sim::TimelineRow& row, double origin, double tick) {
   constexpr const char* names[] = {"compute", "send", "receive"};
   ordered_json json = {{"device", row.device}, {"track", names[static_cast<std::size_t>(row.track)]}};
   ordered_json starts = ordered_json::array(), lengths = ordered_json::array();
   std::string kinds;
   long long before = 0;
-  for (const TimelineSpan& span : row.spans) {
+  for (const sim::TimelineSpan& span : row.spans) {
     const long long start = std::llround((span.start - origin) / tick);
     starts.push_back(start - before);
     lengths.push_back(std::llround((span.end - origin) / tick) - start);
@@ -142,16 +143,16 @@ ordered_json row_json(const TimelineRow& row, double origin, double tick) {
   json["start"] = std::move(starts);
   json["length"] = std::move(lengths);
   json["kind"] = std::move(kinds);
-  add_column(json, "tasks", row.spans, &TimelineSpan::tasks, 1);
-  add_column(json, "micro_batch", row.spans, &TimelineSpan::micro_batch, no_index);
-  add_column(json, "peer", row.spans, &TimelineSpan::peer, no_index);
+  add_column(json, "tasks", row.spans, &sim::TimelineSpan::tasks, 1);
+  add_column(json, "micro_batch", row.spans, &sim::TimelineSpan::micro_batch, no_index);
+  add_column(json, "peer", row.spans, &sim::TimelineSpan::peer, no_index);
   return json;
 }
 
-ordered_json timeline_json(const Timeline& timeline) {
+ordered_json timeline_json(const sim::Timeline& timeline) {
   const double tick = tick_length(timeline.end_s - timeline.start_s);
   ordered_json rows = ordered_json::array();
-  for (const TimelineRow& row : timeline.rows) rows.push_back(row_json(row, timeline.start_s, tick));
+  for (const sim::TimelineRow& row : timeline.rows) rows.push_back(row_json(row, timeline.start_s, tick));
   ordered_json json = {{"title", timeline.title}, {"start_s", timeline.start_s}, {"end_s", timeline.end_s},
                        {"tick_s", tick},          {"tasks", timeline.tasks},     {"kinds", kinds_json()}};
   if (timeline.merged_below_s > 0) {
@@ -193,7 +194,9 @@ ordered_json shorten_lists(ordered_json simulation) {
 /// The whole critical path summed by description, as in the text summary. Shares are of the time from the
 /// start of the first step to the end of the last, so they must be computed before the list of steps is
 /// truncated.
-ordered_json critical_path_json(const std::vector<sim::CriticalStep>& steps) {
+ordered_json critical_path_json(const ordered_json& path) {
+  std::vector<sim::CriticalStep> steps;
+  for (const ordered_json& it : path) steps.push_back({it["text"], it["tasks"], it["start_s"], it["end_s"]});
   const double whole = steps.back().end_s - steps.front().start_s;
   ordered_json kinds = ordered_json::array();
   for (const auto& [text, tasks, seconds] : sim::sum_by_text(steps))
@@ -239,10 +242,10 @@ ordered_json report_document(ReportContent content) {
     shorten_job(content.plan["job"]);
     json["plan"] = std::move(content.plan);
   }
-  if (content.simulation) {
-    const auto& [report, record] = *content.simulation;
-    if (!report.critical_path.empty()) json["critical_path"] = critical_path_json(report.critical_path);
-    json["simulation"] = shorten_lists(io::sim_document(content.topology, report, record));
+  if (!content.simulation.is_null()) {
+    const ordered_json& path = content.simulation.at("critical_path");
+    if (!path.empty()) json["critical_path"] = critical_path_json(path);
+    json["simulation"] = shorten_lists(std::move(content.simulation));
   }
   json["topology"] = topology_json(content.topology);
   if (content.timeline && !content.timeline->rows.empty())

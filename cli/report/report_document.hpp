@@ -6,27 +6,20 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/report/timeline_recorder.hpp"
+#include "simulator/report/timeline.hpp"
 #include "core/cluster/topology.hpp"
-#include "simulator/io/report_json.hpp"
 
 namespace dtfm::cli {
-
-/// A simulation, as in the result file of dtfm-sim.
-struct ReportedRun {
-  sim::SimReport report;
-  io::SimRecord record;
-};
 
 /// Input of report_document. The page omits sections whose content is not given.
 struct ReportContent {
   const Topology& topology;
-  std::string program;          // that wrote the page, with its version: "dtfm-plan 0.1.0"
-  nlohmann::ordered_json plan;  // from plan_document; null: none
-  std::optional<ReportedRun> simulation;
-  std::optional<Timeline> timeline;        // of `simulation`
-  nlohmann::ordered_json comparison = {};  // as written by dtfm-compare -o; null: none
-  std::optional<Timeline> measured = {};   // of a training, to compare with `timeline`
+  std::string program;                         // that wrote the page, with its version: "dtfm-plan 0.1.0"
+  nlohmann::ordered_json plan = {};            // from plan_document; null: none
+  nlohmann::ordered_json simulation = {};      // from simulation_document; null: none
+  std::optional<sim::Timeline> timeline = {};  // of `simulation`
+  nlohmann::ordered_json comparison = {};      // as written by dtfm-compare -o; null: none
+  std::optional<sim::Timeline> measured = {};  // of a training, to compare with `timeline`
 };
 
 /// Limit on timeline spans, so that a page opens in seconds for any run.

@@ -139,7 +139,7 @@ void check_scheme_specific_options(const CLI::App& app, const SimulateOptions& o
     return reject_options(app, {"--sync-every", "--skip", "--verify", "--faulty-peers"}, "requires --scheme");
   reject_options(app, {"PLAN", "--ranks"}, "cannot be combined with --scheme");
   check_scheme_options(app, {*options.scheme});
-  if (api::is_swarm(io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme")))
+  if (api::is_swarm(api::scheme_named(*options.scheme)))
     reject_options(app, {"--trace", "--tasks", "--report", "--samples", "--measured"},
                    "cannot be combined with --scheme swarm");
 }

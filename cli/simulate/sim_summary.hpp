@@ -1,23 +1,17 @@
 // Formats the summary of a simulation.
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "core/plan/plan.hpp"
-#include "core/cluster/topology.hpp"
-#include "simulator/io/report_json.hpp"
+#include "planner/api/simulate.hpp"
 
 namespace dtfm::cli {
 
-struct SimSummary {
-  const Topology& topology;
-  const Plan& plan;
-  const sim::SimReport& report;
-  const io::SimRecord& record;
-};
+/// Returns about 40 to 70 lines, independent of the number of devices. The result must have a layout.
+std::string format_summary(const api::SimulateRequest& request, const api::SimulateResult& result);
 
-/// Returns about 40 to 70 lines, independent of the number of devices.
-std::string format_summary(const SimSummary& summary);
+/// A table of the kinds, and where the timelines first diverge.
+std::string format_comparison(const Topology& topology, const sim::Timeline& measured,
+                              const sim::TimelineComparison& comparison);
 
 }  // namespace dtfm::cli

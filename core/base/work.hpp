@@ -22,12 +22,13 @@ namespace dtfm {
 
 /// How far work has come. What does not apply keeps its default.
 struct Progress {
-  long long evaluations = 0, budget = 0;  // of a search; budget 0: unlimited
-  double best = 0, lower_bound = 0;       // of a search, s
-  double share = -1;                      // of the work, 0 to 1; negative: unknown
-  long long iteration = 0;                // of a simulation; of a swarm: the steps of an average stage
-  double simulated_s = 0;                 // by a simulation
-  std::string_view scheme = {};           // of a comparison: the scheme whose layouts are being tried
+  long long evaluations = 0, budget = 0;   // of a search; budget 0: unlimited
+  double best = 0, lower_bound = 0;        // of a search, s
+  double share = -1;                       // of other work, 0 to 1; negative: unknown
+  std::string_view what = {};              // is being computed: "iteration", "fitting all runs"
+  long long iteration = 0;                 // of a simulation; of a swarm: the steps of an average stage
+  std::optional<double> simulated_s = {};  // by a simulation
+  std::string_view scheme = {};            // of a comparison: the scheme whose layouts are being tried
 };
 
 /// What work may use, when it has to end, and whom it tells how far it has come.

@@ -1,13 +1,13 @@
 // The library interface of the planner and simulator. Every request is a struct with a problem (topology, job
 // and constants), options with defaults, and callbacks for progress and cancellation; every result is a
 // struct of numbers and plans. Nothing here prints, reads or writes files: core/io/readers reads
-// topologies and jobs, simulator/io reads scenarios, planner/io makes the documents of plans
-// and Pareto fronts. Bad input throws dtfm::Error.
+// topologies and jobs, simulator/io reads scenarios, planner/io makes the documents of plans, Pareto fronts
+// and simulations. Bad input throws dtfm::Error.
 //
 // - plan: searches for the best plan and says what is known about it (dtfm-plan).
 // - score: estimates and simulates a given plan (dtfm-plan --score).
 // - find_plans, plan_comm_cost, score_comm_cost: the parts of these that search, by themselves.
-// - simulate: simulates a plan or a swarm under a scenario (dtfm-sim).
+// - simulate: simulates a plan or a scheme under a scenario (dtfm-sim).
 // - compare: plans and simulates every scheme (dtfm-compare).
 // - make_replanner: plans anew when devices fail or join (policy replan).
 #pragma once

@@ -16,10 +16,10 @@
 namespace dtfm::exporter {
 namespace {
 
-Job job_or_error(const io::NamedFile& plan, const std::optional<Job>& job) {
+Job job_or_error(const io::PlanFile& plan, const std::optional<Job>& job) {
   if (job) return *job;
-  if (auto plan_job = io::parse_plan_job(plan.text, plan.path)) return std::move(*plan_job);
-  throw Error(plan.path, "contains no job; give one with --job");
+  if (auto plan_job = plan.job()) return std::move(*plan_job);
+  throw Error(plan.path(), "contains no job; give one with --job");
 }
 
 /// Swaps a pipeline that begins on `master` with the first one. Throws Error if there is none.
@@ -57,8 +57,9 @@ ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<J
                                 const ExportChoices& choices) {
   ExportBundle bundle;
   bundle.plan_text = plan.text;
-  bundle.job = job_or_error(plan, job);
-  auto [named, ids] = io::parse_standalone_plan(plan.text, plan.path, bundle.job);
+  const io::PlanFile file(plan.text, plan.path);
+  bundle.job = job_or_error(file, job);
+  auto [named, ids] = file.standalone_plan(bundle.job);
   bundle.plan = std::move(named);
   if (job) check_no_conflict(bundle.plan, *job, plan.path);
   bundle.job.execution = bundle.plan.execution;
@@ -67,11 +68,11 @@ ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<J
   if (choices.master) put_first(bundle.plan, bundle.locations, *choices.master);
   bundle.order = choices.order;
   bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
-  bundle.memory = io::parse_plan_memory(plan.text, plan.path);
+  bundle.memory = file.memory();
   bundle.launch = choices.launch;
   if (choices.topology) {
     // Throws if the plan is for another topology.
-    io::parse_plan(plan.text, plan.path, *choices.topology, bundle.job);
+    file.plan(*choices.topology, bundle.job);
     bundle.topology = choices.topology;
     bundle.topology_device = topology_devices(*choices.topology, ids);
   }

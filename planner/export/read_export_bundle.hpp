@@ -19,7 +19,7 @@ struct ExportChoices {
 
 /// The plan in the text of a dtfm plan file, for `job` or else the job in the file. With `choices.master`, a
 /// pipeline that begins on that machine is swapped to the front, so that rank 0 runs there. Throws Error as
-/// parse_standalone_plan and locate_gpus do, if there is no job, if no pipeline begins on the master, and if
+/// PlanFile::standalone_plan and locate_gpus do, if there is no job, if no pipeline begins on the master, and if
 /// the plan was made for another topology than `choices.topology`.
 ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<Job>& job,
                                 const ExportChoices& choices);

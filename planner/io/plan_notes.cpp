@@ -8,6 +8,7 @@
 
 #include "core/base/index.hpp"
 #include "core/io/text/format_number.hpp"
+#include "core/io/text/units.hpp"
 #include "core/plan/layer_times.hpp"
 #include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
@@ -243,6 +244,23 @@ std::string format_obstacle(const api::WarmStartResult& result) {
       break;
   }
   return "the job, the limits, or times or prices of its devices do not allow it";
+}
+
+std::string format_checkpoint_period(const api::CheckpointPeriod& period) {
+  if (std::isinf(period.seconds)) return "no checkpoint is written: no device of the plan leaves";
+  const char* source = "";
+  switch (period.source) {
+    case api::PeriodSource::plan_file:
+      source = "from the plan file";
+      break;
+    case api::PeriodSource::young_daly:
+      source = "by Young and Daly's formula";
+      break;
+    case api::PeriodSource::simulation:
+      source = "chosen by simulation";
+      break;
+  }
+  return fmt::format("checkpoint period {}, {}", format_seconds(Seconds(period.seconds)), source);
 }
 
 }  // namespace dtfm::io

@@ -22,6 +22,9 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
                                          const SettingSet& undecided);
 
+/// "checkpoint period 12.3 min, chosen by simulation"
+std::string format_checkpoint_period(const api::CheckpointPeriod& period);
+
 /// Why the running plan of a warm start cannot continue; empty if it can.
 std::string format_obstacle(const api::WarmStartResult& result);
 

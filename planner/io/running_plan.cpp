@@ -18,7 +18,7 @@ api::RunningPlan read_running_plan(const std::string& file, const Job& fallback)
   const PlanSource source = read_plan_source(file, std::nullopt);
   if (source.format != PlanFormat::json) throw Error(file, "is not a plan written by dtfm-plan -o (JSON)");
   Job job = plan_job(source).value_or(fallback);
-  StandalonePlan named = parse_standalone_plan(source.file.text, file, job);
+  StandalonePlan named = source.json->standalone_plan(job);
   job.execution = named.plan.execution;
   try {
     for (const Pipeline& pipeline : named.plan.pipelines) layers_by_stage(pipeline, stage_chunks(job));

@@ -118,8 +118,8 @@ class Calibrator {
   void fit_memory(CalibrationFit& fit) const;
   CalibrationFit make_fit(const Estimate& estimate) const;
   MatrixXd normal(const Estimate& estimate) const;
-  void report_progress(double share, const std::string& what) const {
-    if (settings_.progress) settings_.progress(share, what);
+  void report_progress(double share, std::string_view what) const {
+    if (settings_.on_progress) settings_.on_progress({.share = share, .what = what});
   }
 
   std::span<const MeasuredRun> runs_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/work.hpp"
 #include "simulator/calibration/measured_run.hpp"
 
 namespace dtfm::sim {
@@ -22,7 +23,7 @@ inline constexpr double assumed_model_error = 0.1;
 struct CalibrateSettings {
   Calibration prior;  // mean of the prior
   int threads = 1;
-  std::function<void(double share, const std::string& what)> progress = {};  // share of the work done, 0 to 1
+  std::function<void(const Progress&)> on_progress = {};
 };
 
 /// 95 % interval (confidence_level) of a constant, in its own unit.

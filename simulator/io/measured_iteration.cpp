@@ -1,6 +1,7 @@
 #include "simulator/io/measured_iteration.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -19,7 +20,6 @@ namespace {
 constexpr int max_number = 1'000'000'000;  // of processes and threads
 constexpr double max_us = 1e15;            // thirty years
 constexpr const char* events_key = "traceEvents";
-constexpr int rows = 3;  // of a device; threads of one kind are `rows` apart
 
 struct IterationTimes {
   int number = 0;
@@ -112,12 +112,16 @@ class TraceIndex {
 
 }  // namespace
 
-MeasuredIteration parse_measured_iteration(std::string_view text, const std::string& file,
-                                           const Topology& topology) {
+sim::Timeline parse_measured_iteration(std::string_view text, const std::string& file,
+                                       const Topology& topology) {
+  using Track = sim::TimelineRow::Track;
+  constexpr std::array tracks = {Track::compute, Track::send, Track::receive};
   TraceIndex index(text, file, topology);
   const IterationTimes chosen = index.median();
   constexpr double microsecond = 1e-6;
-  MeasuredIteration iteration{chosen.number, chosen.length() * microsecond, {}};
+  const double length_s = chosen.length() * microsecond;
+  double first_s = 0;
+  std::map<std::pair<int, Track>, sim::TimelineRow> rows;
   read_json_items(text, file, events_key, [&](const JsonCursor& event) {
     if (!has_text(event, "ph", "X")) return;
     const auto device = index.device(event);
@@ -128,22 +132,28 @@ MeasuredIteration parse_measured_iteration(std::string_view text, const std::str
     const auto label = sim::parse_label(event.required("name").as_string());
     if (!label) return;
     const int thread = event.required("tid").as_int(0, max_number);
-    iteration.activities.push_back({*device, static_cast<MeasuredActivity::Row>(thread % rows), *label,
-                                    (start - chosen.start_us) * microsecond,
-                                    (start - chosen.start_us + time_of(event, "dur")) * microsecond});
+    const Track track = tracks[static_cast<std::size_t>(thread) % tracks.size()];
+    sim::TimelineRow& row = rows[{*device, track}];
+    row.device = *device;
+    row.track = track;
+    row.spans.push_back({(start - chosen.start_us) * microsecond,
+                         (start - chosen.start_us + time_of(event, "dur")) * microsecond,
+                         sim::kind_of(label->activity), 1, label->micro_batch});
+    first_s = std::min(first_s, row.spans.back().start);
   });
-  // Without a barrier, activities may start before the previous iteration ends, at negative times. Shift all
-  // so that the first starts at 0.
-  double first_s = 0;
-  for (const MeasuredActivity& it : iteration.activities) first_s = std::min(first_s, it.start_s);
-  for (MeasuredActivity& it : iteration.activities) {
-    it.start_s -= first_s;
-    it.end_s -= first_s;
+  // Without a barrier, activities may start before the previous iteration ends, at negative times, and end
+  // later than it. Shift all so that the first starts at 0.
+  double end_s = length_s;
+  std::vector<sim::TimelineRow> list;
+  for (auto& [place, row] : rows) {
+    for (sim::TimelineSpan& it : row.spans) {
+      it.start -= first_s;
+      it.end -= first_s;
+      end_s = std::max(end_s, it.end);
+    }
+    list.push_back(std::move(row));
   }
-  std::stable_sort(
-      iteration.activities.begin(), iteration.activities.end(),
-      [](const MeasuredActivity& a, const MeasuredActivity& b) { return a.start_s < b.start_s; });
-  return iteration;
+  return sim::make_timeline(fmt::format("iteration {}", chosen.number), {0, end_s}, length_s, std::move(list));
 }
 
 }  // namespace dtfm::io

@@ -186,13 +186,12 @@ class RunsReader {
         throw table_.error(*index, fmt::format("`{}` cannot be combined with a plan", name_of(column)));
     const std::size_t index = *cell(Column::plan);
     run.name = text(index);
-    const NamedFile& file = plan_file(index);
+    const PlanFile& file = plan_file(index);
     std::optional<Job> own = job_of_row();
-    if (!own) own = parse_plan_job(file.text, file.path);
-    if (!own) throw table_.error(index, fmt::format("{} has no job: name one in a column `job`", file.path));
-    auto& known = workloads_[{topology.get(), job_json(*own).dump(), file.path, 0, 0}];
-    if (!known)
-      known = make_workload(topology, *own, parse_plan(file.text, file.path, *topology, *own), index);
+    if (!own) own = file.job();
+    if (!own) throw table_.error(index, fmt::format("{} has no job: name one in a column `job`", file.path()));
+    auto& known = workloads_[{topology.get(), job_json(*own).dump(), file.path(), 0, 0}];
+    if (!known) known = make_workload(topology, *own, file.plan(*topology, *own).plan, index);
     run.work = known;
   }
 
@@ -269,16 +268,16 @@ class RunsReader {
     });
   }
 
-  const NamedFile& plan_file(std::size_t index) {
-    return with_cell_position(index, [&]() -> const NamedFile& {
-      const std::string path = path_below(folder_, text(index)).string();
-      const auto known = files_.find(path);
-      if (known != files_.end()) return known->second;
-      std::string content =
-          validate_text(read_file(path, named_bytes_left_, table_.error(index, "").where()), path);
-      named_bytes_left_ -= content.size();
-      return files_.emplace(path, NamedFile{path, std::move(content)}).first->second;
+  const PlanFile& plan_file(std::size_t index) {
+    const std::string path =
+        with_cell_position(index, [&] { return path_below(folder_, text(index)).string(); });
+    const auto known = files_.find(path);
+    if (known != files_.end()) return known->second;
+    const std::string content = with_cell_position(index, [&] {
+      return validate_text(read_file(path, named_bytes_left_, table_.error(index, "").where()), path);
     });
+    named_bytes_left_ -= content.size();
+    return files_.emplace(path, PlanFile(content, path)).first->second;
   }
 
   /// Throws Error if the workload cannot be simulated, or would take too long for calibration.
@@ -304,7 +303,7 @@ class RunsReader {
   CsvTable table_;
   std::vector<Column> columns_;
   std::size_t named_bytes_left_ = named_size_limit;
-  std::map<std::string, NamedFile> files_;
+  std::map<std::string, PlanFile> files_;
   std::map<std::string, Job> jobs_;
   std::map<std::string, std::shared_ptr<const Topology>> topologies_;
   // Keyed by topology, job, file of the plan, and numbers of stages and pipelines.

@@ -21,11 +21,6 @@ struct Butterfly {
 /// V w_i (G − 1); it receives as much. Takes 0 s for fewer than two peers.
 Butterfly butterfly(double bytes, std::span<const double> bytes_per_s);
 
-/// The bytes that a peer with shard w_i sends (and receives), as a multiple of V: 1 + (G − 2) w_i.
-inline double butterfly_share(double shard, int peers) {
-  return 1 + (peers - 2) * shard;
-}
-
 /// The rate (bytes per second) at which each of `members` (devices) can send and receive in an all-reduce
 /// with the others: the minimum of the sums of its pairs' bandwidths in each direction (a `shared_by_sender`
 /// entry counts once) and of its shares of the uplinks and downlinks of device, host and site, times the

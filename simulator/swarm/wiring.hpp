@@ -48,7 +48,6 @@ class Wiring {
 
   bool empty() const { return heap_.empty(); }
   bool has_bans() const { return ban_count_ > 0; }
-  bool is_known(int peer) const { return member_of(peer).state != State::unknown; }
   /// Measured rate in units of task size per second.
   double rate(int peer) const;
 

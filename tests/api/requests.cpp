@@ -253,7 +253,7 @@ TEST_CASE("simulate compares how links are shared if asked to, unless it is canc
   const Problem problem = small_problem();
   api::SimulateRequest request{problem, plan_of(problem.job, 2, 2, 4)};
   CHECK_FALSE(api::simulate(request).fairness);
-  request.compares_fairness = true;
+  request.estimates_accuracy = true;
   const auto fairness = api::simulate(request).fairness;
   const auto expected = sim::compare_fairness(problem, request.plan);
   REQUIRE(fairness);
@@ -262,6 +262,48 @@ TEST_CASE("simulate compares how links are shared if asked to, unless it is canc
   CHECK(fairness->rtt_s == expected->rtt_s);
   request.work.stop = [] { return true; };
   CHECK_FALSE(api::simulate(request).fairness);
+}
+
+TEST_CASE("simulate takes the fastest layout of a scheme") {
+  const Problem problem = small_problem();
+  api::SimulateRequest request{problem};
+  request.scheme = "megatron";
+  const api::SimulateResult result = api::simulate(request);
+  REQUIRE(result.chosen);
+  CHECK(result.plan == api::choose_layout(problem, api::scheme_named("megatron"), {}, {}).layout->plan);
+  CHECK(result.is_feasible());
+  CHECK_FALSE(result.swarm);
+  request.scheme = "swarm";
+  request.iterations = 4;
+  const api::SimulateResult swarm = api::simulate(request);
+  CHECK(swarm.is_swarm());
+  REQUIRE(swarm.swarm);
+  CHECK(swarm.report.iterations.size() == 4);
+  request.scheme = "megatrom";
+  CHECK(error_message([&] { api::simulate(request); }) == "unknown scheme 'megatrom'");
+}
+
+TEST_CASE("without a layout that fits, a scheme is not simulated") {
+  api::SimulateRequest request{small_problem()};
+  request.problem.topology.edit().gpus.front().memory = Bytes(1e3);
+  request.scheme = "megatron";
+  const api::SimulateResult result = api::simulate(request);
+  CHECK_FALSE(result.has_layout());
+  CHECK_FALSE(result.is_feasible());
+  CHECK(result.tasks == 0);
+}
+
+TEST_CASE("simulate compares its last iteration with a measured one") {
+  const Problem problem = small_problem();
+  api::SimulateRequest request{problem, plan_of(problem.job, 2, 2, 4)};
+  CHECK_FALSE(api::simulate(request).timeline);
+  request.records_timeline = true;
+  request.measured = api::simulate(request).timeline;
+  REQUIRE(request.measured);
+  const auto comparison = api::simulate(request).comparison;
+  REQUIRE(comparison);
+  CHECK(comparison->unmatched == 0);
+  CHECK_FALSE(comparison->diverges_at);
 }
 
 // Then it plans again, with the schedule and the collective of the other scheme.

@@ -35,7 +35,7 @@ TEST_CASE("every kind of layer is measured at every size") {
   const Job job = tiny_job();
   std::vector<double> shares;
   MeasureRequest request = request_of(job);
-  request.on_progress = [&](double share, const std::string&) { shares.push_back(share); };
+  request.on_progress = [&](const Progress& progress) { shares.push_back(progress.share); };
   const LayerProfile profile = measure_layers(request);
   CHECK(profile.gpu == "lab-card");
   CHECK(profile.source == LayerProfile::Source::measured);

@@ -12,14 +12,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace dtfm;
   static const Topology topology = flat_topology({4}, link_of(0.01, 1e8), link_of(0.01, 1e8));
   try {
-    const io::MeasuredIteration iteration = io::parse_measured_iteration(
+    const sim::Timeline iteration = io::parse_measured_iteration(
         std::string_view(reinterpret_cast<const char*>(data), size), "t.json", topology);
     DTFM_ASSERT(iteration.length_s >= 0);
-    double before = 0;
-    for (const io::MeasuredActivity& it : iteration.activities) {
-      DTFM_ASSERT(it.start_s >= before && it.end_s >= it.start_s);
-      DTFM_ASSERT(it.device >= 0 && it.device < topology.size());
-      before = it.start_s;
+    for (const sim::TimelineRow& row : iteration.rows) {
+      DTFM_ASSERT(row.device >= 0 && row.device < topology.size());
+      double before = 0;
+      for (const sim::TimelineSpan& it : row.spans) {
+        DTFM_ASSERT(it.start >= before && it.end >= it.start);
+        before = it.start;
+      }
     }
   } catch (const Error&) {
   }

@@ -11,14 +11,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const dtfm::Job job = dtfm::four_layers();
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    const dtfm::Plan plan =
-        dtfm::io::parse_plan(dtfm::io::validate_text(text, "plan.json"), "plan.json", topology, job);
+    const dtfm::io::PlanFile file(dtfm::io::validate_text(text, "plan.json"), "plan.json");
+    const dtfm::Plan plan = file.plan(topology, job).plan;
     dtfm::check_reads_back(topology, job, plan);
     dtfm::io::balanced_placement(plan, topology, "plan.json");
   } catch (const dtfm::Error&) {
   }
   try {
-    dtfm::io::parse_standalone_plan(dtfm::io::validate_text(text, "plan.json"), "plan.json", job);
+    dtfm::io::PlanFile(dtfm::io::validate_text(text, "plan.json"), "plan.json").standalone_plan(job);
+  } catch (const dtfm::Error&) {
+  }
+  try {
+    dtfm::io::PlanFile(dtfm::io::validate_text(text, "plan.json"), "plan.json").job();
   } catch (const dtfm::Error&) {
   }
   return 0;

@@ -58,7 +58,7 @@ Placement two_by_two() {
 }
 
 Plan parsed(const std::string& text) {
-  return parse_plan(text, "plan.json", four_devices(), small_job());
+  return PlanFile(text, "plan.json").plan(four_devices(), small_job()).plan;
 }
 
 std::string error_in(const std::string& text) {
@@ -109,7 +109,7 @@ TEST_CASE("a written plan reads back as the same plan") {
   const Job job = small_job();
   const Topology topology = four_devices();
   const std::string text = plan_json(topology, job, plan_from_placement(two_by_two(), job)).dump();
-  const Plan plan = parse_plan(text, "plan.json", topology, job);
+  const Plan plan = PlanFile(text, "plan.json").plan(topology, job).plan;
   CHECK(plan_json(topology, job, plan).dump() == text);
   CHECK(balanced_placement(plan, topology, "plan.json") == two_by_two());
 }
@@ -123,7 +123,7 @@ TEST_CASE("a written period of checkpoints reads back, and must be above zero") 
   };
   CHECK_FALSE(written({}).contains("recovery"));
   const auto period_of = [&](const std::string& text) {
-    return parse_plan_with_open_settings(text, "plan.json", topology, job).checkpoint_period_s;
+    return PlanFile(text, "plan.json").plan(topology, job).checkpoint_period_s;
   };
   CHECK(period_of(written({}).dump()) == std::nullopt);
   CHECK(period_of(written(738.1).dump()) == 738.1);
@@ -137,7 +137,7 @@ TEST_CASE("a written period of checkpoints reads back, and must be above zero") 
     file["recovery"]["checkpoint_period_s"] = json::parse(value);
     const std::string message = "plan.json: /recovery/checkpoint_period_s: ";
     CHECK(error_in(file.dump()).substr(0, message.size()) == message);
-    CHECK(error_message([&] { parse_standalone_plan(file.dump(), "plan.json", job); }) ==
+    CHECK(error_message([&] { PlanFile(file.dump(), "plan.json").standalone_plan(job); }) ==
           error_in(file.dump()));
     CHECK(error_in(file.dump()).find(std::string(problem).substr(0, 20)) != std::string::npos);
   }
@@ -150,21 +150,22 @@ TEST_CASE("a written period of checkpoints reads back, and must be above zero") 
 TEST_CASE("the job of a plan file is read from it") {
   const std::string text =
       plan_json(four_devices(), small_job(), plan_from_placement(two_by_two(), small_job())).dump();
-  const Job job = parse_plan_job(text, "plan.json").value();
+  const Job job = PlanFile(text, "plan.json").job().value();
   CHECK(job.name == "small");
   CHECK(job.training.global_batch == 7);
   CHECK(std::get<Transformer>(job.model).vocabulary == 100);
   CHECK(
-      parse_plan_job(R"({"a": {"job": 1}, "job": {"version": 1, "name": "n", "model": {"kind": "transformer",
+      PlanFile(R"({"a": {"job": 1}, "job": {"version": 1, "name": "n", "model": {"kind": "transformer",
       "layers": 1, "hidden": 2, "heads": 1, "sequence": 3, "vocabulary": 4}, "training": {"global_batch": 5}},
       "b": ["job", {}]})",
-                     "plan.json")
+               "plan.json")
+          .job()
           .value()
           .training.global_batch == 5);
   const auto error = [](const std::string& plan) {
-    return error_message([&] { parse_plan_job(plan, "plan.json"); });
+    return error_message([&] { PlanFile(plan, "plan.json").job(); });
   };
-  CHECK_FALSE(parse_plan_job("{\"pipelines\": []}", "plan.json").has_value());
+  CHECK_FALSE(PlanFile("{\"pipelines\": []}", "plan.json").job().has_value());
   json other = json::parse(text);
   other["parallelism"]["schedule"] = "1f1b";
   CHECK_THAT(error(other.dump()), contains("/execution/schedule is `gpipe`"));
@@ -174,8 +175,10 @@ TEST_CASE("the job of a plan file is read from it") {
   old["job"]["parallelism"]["alike"] = true;
   CHECK_THAT(error(old.dump()), contains("key `alike` was renamed to `uniform_pipelines`"));
   CHECK(error("{\n \"job\":\n  {\"version\": 1, \"nam\": \"x\"}, \"b\": 1}") ==
-        "plan.json:3:18: unknown key `nam`; did you mean `name`?");
-  CHECK_THAT(error("{\"job\": 7}"), contains("plan.json:1:9: "));
+        "plan.json: /job/nam: unknown key `nam`; did you mean `name`?");
+  CHECK_THAT(error("{\"job\": 7}"), contains("plan.json: /job: "));
+  CHECK_THAT(error("{\"job\": " + std::string(40, '[') + std::string(40, ']') + "}"),
+             contains("/0/0: nested more than 32 levels deep"));
   CHECK_THAT(error("{\"job\": "), contains("plan.json:1:8: syntax error"));
 }
 
@@ -206,7 +209,7 @@ json configured_file() {
 }
 
 Plan parsed_with(const json& file, const Job& job) {
-  return parse_plan(file.dump(), "plan.json", four_devices(), job);
+  return PlanFile(file.dump(), "plan.json").plan(four_devices(), job).plan;
 }
 
 }  // namespace
@@ -266,7 +269,7 @@ TEST_CASE("older plans without execution have the settings of their job and para
   open.execution.compression.throughput = BitsPerSecond(8e9);
   open.execution.compression.bandwidth_threshold = BitsPerSecond(1e9);
   CHECK(parsed_with(file, open) == configured_plan());
-  CHECK(parse_plan_job(file.dump(), "plan.json")->execution == configured_plan().execution);
+  CHECK(PlanFile(file.dump(), "plan.json").job()->execution == configured_plan().execution);
   file.erase("job");
   Plan expected = configured_plan();
   expected.execution = open.execution;
@@ -280,7 +283,7 @@ TEST_CASE("the undecided settings are those that plan file and job both leave op
   Job open = configured_job();
   open.automatic = all_open_settings();
   const auto undecided = [&] {
-    return parse_plan_with_open_settings(file.dump(), "plan.json", four_devices(), open).undecided;
+    return PlanFile(file.dump(), "plan.json").plan(four_devices(), open).undecided;
   };
   CHECK(undecided() == SettingSet{});
   file.erase("execution");
@@ -300,19 +303,19 @@ TEST_CASE("an unknown schedule in an older plan is answered with the similar one
   file.erase("execution");
   file["parallelism"]["schedule"] = "1f2b";
   const std::string message =
-      error_message([&] { parse_plan(file.dump(), "plan.json", four_devices(), configured_job()); });
+      error_message([&] { PlanFile(file.dump(), "plan.json").plan(four_devices(), configured_job()).plan; });
   CHECK_THAT(message, contains("unknown schedule `1f2b`; did you mean `1f1b`?"));
 }
 
 TEST_CASE("the execution of a plan counts rather than the settings in its job") {
   json file = configured_file();
   file["execution"]["micro_batch"] = 7;
-  CHECK(parse_plan_job(file.dump(), "plan.json")->execution.micro_batch == 7);
+  CHECK(PlanFile(file.dump(), "plan.json").job()->execution.micro_batch == 7);
   file["execution"]["micro_batch"] = 2;
-  CHECK_THAT(error_message([&] { parse_plan_job(file.dump(), "plan.json"); }),
+  CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }),
              contains("2 does not divide global_batch 7"));
   file["execution"]["micro_batch"] = "auto";
-  CHECK_THAT(error_message([&] { parse_plan_job(file.dump(), "plan.json"); }), contains("has `auto`"));
+  CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }), contains("has `auto`"));
 }
 
 TEST_CASE("a setting that contradicts the given job is refused at its place in the file") {
@@ -320,16 +323,18 @@ TEST_CASE("a setting that contradicts the given job is refused at its place in t
   "schedule": "1f1b", "compression": {"activations": 1, "gradients": 0.5}},
  "pipelines": [{"stages": [{"layers": [0, 5], "devices": ["a/0"]}]}]})";
   CHECK(error_in(text) ==
-        "plan.json:2:15: schedule 1f1b, but the job's parallelism.schedule is gpipe; set the job's to 1f1b "
-        "or auto, "
+        "plan.json: /execution/schedule: schedule 1f1b, but the job's parallelism.schedule is gpipe; set the "
+        "job's to 1f1b or auto, "
         "or use the job that the plan was made for");
   Job job = small_job();
   job.automatic[Setting::schedule] = true;
-  const auto parse = [&] { return parse_plan(text, "plan.json", four_devices(), job); };
-  CHECK_THAT(error_message(parse), contains("plan.json:2:70: compression.gradients 0.5, but the job's "));
+  const auto parse = [&] { return PlanFile(text, "plan.json").plan(four_devices(), job).plan; };
+  CHECK_THAT(
+      error_message(parse),
+      contains("plan.json: /execution/compression/gradients: compression.gradients 0.5, but the job's "));
   job.automatic[Setting::gradients] = true;
   CHECK(parse().execution.schedule == Schedule::one_f_one_b);
-  CHECK_NOTHROW(parse_standalone_plan(text, "plan.json", small_job()));
+  CHECK_NOTHROW(PlanFile(text, "plan.json").standalone_plan(small_job()));
 }
 
 TEST_CASE("numbers are the shortest that read back the same and are never infinite") {
@@ -358,9 +363,9 @@ TEST_CASE("a plan can be read without its topology by device names") {
   const std::string stages =
       R"("stages": [{"layers": [0, 2], "devices": ["x", "b/1"]}, {"layers": [2, 5], "devices": )";
   const auto named = [&](const std::string& rest) {
-    return parse_standalone_plan(
-        R"({"topology": {"name": "gone", "fingerprint": "0"}, "pipelines": [{)" + stages + rest, "plan.json",
-        small_job());
+    return PlanFile(R"({"topology": {"name": "gone", "fingerprint": "0"}, "pipelines": [{)" + stages + rest,
+                    "plan.json")
+        .standalone_plan(small_job());
   };
   const StandalonePlan plan = named(R"(["y", "a/0"]}]}], "unused": ["z"]})");
   CHECK(plan.ids == std::vector<std::string>{"x", "b/1", "y", "a/0", "z"});

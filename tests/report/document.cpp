@@ -2,6 +2,7 @@
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
 #include "planner/io/plan_document.hpp"
+#include "planner/io/simulation_document.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/two_stages.hpp"
@@ -28,6 +29,16 @@ Plan plan_of_two() {
   return plan;
 }
 
+ordered_json simulation_of(const Topology& topology, const SimReport& report,
+                           std::optional<api::SimulateResult::Samples> samples = {}) {
+  api::SimulateResult result;
+  result.problem.topology = topology;
+  result.report = report;
+  result.samples = std::move(samples);
+  result.scenario.compute_jitter.cv = 0.1;
+  return simulation_document({}, result);
+}
+
 ordered_json document_of(const Topology& topology) {
   const TwoStages run;
   TimelineRecorder recorder(2);
@@ -37,7 +48,7 @@ ordered_json document_of(const Topology& topology) {
   report.iterations = {{0, 12.5}};
   report.links = {{0, 1, 200, 3}};
   ReportContent content{topology, "dtfm-test 1", plan_document({{topology, {}, {}, {}}, plan_of_two()}),
-                        ReportedRun{report, {}}, recorder.timeline()};
+                        simulation_of(topology, report), recorder.timeline()};
   return report_document(std::move(content));
 }
 
@@ -143,12 +154,11 @@ TEST_CASE("long lists are truncated and the document reports how many entries we
   SimReport report;
   report.iterations.resize(2500);
   report.events.resize(2001);
-  SimRecord record;
-  record.samples.emplace();
-  record.samples->runs = 3999;
-  for (int i = 3999; i > 0; --i) record.samples->mean_s.push_back(i);
+  api::SimulateResult::Samples samples{3999, 3999, {}};
+  samples.summary.runs = 3999;
+  for (int i = 3999; i > 0; --i) samples.summary.mean_s.push_back(i);
   const ordered_json document =
-      report_document({topology, "dtfm-test 1", {}, ReportedRun{report, record}, {}});
+      report_document({topology, "dtfm-test 1", {}, simulation_of(topology, report, samples)});
   const ordered_json& simulation = document["simulation"];
   CHECK(simulation["iterations"].size() == 2000);
   CHECK(text(simulation["omitted"]) == R"({"iterations":500,"events":1})");
@@ -167,7 +177,7 @@ TEST_CASE("the critical path is summed before it is truncated") {
   // of 4 s, sends.
   for (int i = 0; i < 2999; ++i) report.critical_path.push_back({"compute", 2, 10.0 + 2 * i, 11.0 + 2 * i});
   report.critical_path.push_back({"send", 1, 6008, 6012});
-  const ordered_json document = report_document({topology, "dtfm-test 1", {}, ReportedRun{report, {}}, {}});
+  const ordered_json document = report_document({topology, "dtfm-test 1", {}, simulation_of(topology, report)});
   CHECK(document["simulation"]["critical_path"].size() == 2000);
   CHECK(text(document["simulation"]["omitted"]) == R"({"critical_path":1000})");
   const ordered_json& path = document["critical_path"];

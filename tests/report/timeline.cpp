@@ -1,12 +1,11 @@
 // Tests the timeline of a report for an iteration derived by hand, and its merging.
 #include <map>
 
-#include "cli/report/timeline_recorder.hpp"
+#include "simulator/report/timeline.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/two_stages.hpp"
 
 using namespace dtfm;
-using namespace dtfm::cli;
 using namespace dtfm::sim;
 
 namespace {

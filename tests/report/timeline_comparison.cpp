@@ -1,5 +1,7 @@
 // Tests where a measured timeline parts from the simulated one.
-#include "cli/report/timeline_comparison.hpp"
+#include "cli/simulate/sim_summary.hpp"
+#include "planner/io/simulation_document.hpp"
+#include "simulator/report/timeline_comparison.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -71,25 +73,16 @@ TEST_CASE("timelines part at the first computation that starts later") {
   CHECK(found.diverges_at->device == 1);
   CHECK(found.diverges_at->measured.micro_batch == row.spans[1].micro_batch);
   CHECK(found.diverges_at->measured.start - found.diverges_at->simulated.start == Approx(0.06 * length));
-  const nlohmann::ordered_json json = comparison_json(TwoStages().topology, measured, found);
+  api::SimulateRequest request;
+  request.measured = measured;
+  api::SimulateResult result;
+  result.problem.topology = TwoStages().topology;
+  result.comparison = found;
+  const nlohmann::ordered_json json = io::simulation_document(request, result).at("measured");
   CHECK(json.at("diverges_at").at("device") == TwoStages().topology.devices[1].id);
   CHECK(json.at("diverges_at").at("micro_batch") == row.spans[1].micro_batch);
   CHECK(json.at("kinds").size() == found.kinds.size());
   CHECK_FALSE(compare_timelines(simulated, measured, 0.07).diverges_at);
   row.spans.pop_back();
   CHECK(compare_timelines(simulated, measured).unmatched == 1);
-}
-
-TEST_CASE("a measured iteration has rows for what devices compute, send and receive") {
-  io::MeasuredIteration measured{4, 2, {}};
-  TaskLabel label;
-  label.activity = Activity::send_gradients;
-  label.micro_batch = 3;
-  measured.activities.push_back({1, io::MeasuredActivity::Row::send, label, 0.5, 1});
-  const Timeline timeline = timeline_of(measured);
-  CHECK(timeline.title == "iteration 4");
-  REQUIRE(timeline.rows.size() == 1);
-  CHECK(timeline.rows[0].track == Track::send);
-  CHECK(timeline.rows[0].spans[0].kind == SpanKind::gradients);
-  CHECK(timeline.rows[0].spans[0].micro_batch == 3);
 }

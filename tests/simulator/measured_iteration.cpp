@@ -2,7 +2,9 @@
 #include "simulator/io/measured_iteration.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simulator/io/chrome_trace.hpp"
@@ -76,39 +78,40 @@ TEST_CASE("a simulated timeline reads back as the iteration that it shows") {
   const bool has_barrier = GENERATE(true, false);
   Run run;
   run.plan.execution.iteration_barrier = has_barrier;
-  const io::MeasuredIteration read =
-      io::parse_measured_iteration(run.trace(3), "t.json", *run.problem.topology);
-  CHECK(read.number == 2);  // of iterations 1 and 2, which take equally long
-  const auto count = [&](Activity activity, io::MeasuredActivity::Row row) {
-    return std::count_if(read.activities.begin(), read.activities.end(), [&](const io::MeasuredActivity& it) {
-      return it.label.activity == activity && it.row == row;
-    });
-  };
-  using Row = io::MeasuredActivity::Row;
-  CHECK(count(Activity::forward, Row::compute) == 2 * 2 * 3);
-  CHECK(count(Activity::backward, Row::compute) == 2 * 2 * 3);
-  CHECK(count(Activity::send_activations, Row::send) == 2 * 3);
-  CHECK(count(Activity::send_activations, Row::receive) == 2 * 3);
-  for (const io::MeasuredActivity& it : read.activities) {
-    CHECK(it.start_s >= 0);
-    CHECK(it.start_s <= it.end_s);
-    if (has_barrier) CHECK(it.end_s <= read.length_s * (1 + 1e-9));
-  }
-  CHECK(read.activities.front().start_s == Approx(0).margin(1e-9));
+  const Timeline read = io::parse_measured_iteration(run.trace(3), "t.json", *run.problem.topology);
+  CHECK(read.title == "iteration 2");  // of iterations 1 and 2, which take equally long
+  using Track = TimelineRow::Track;
+  std::map<std::pair<SpanKind, Track>, int> counts;
+  double first_s = read.end_s;
+  for (const TimelineRow& row : read.rows)
+    for (const TimelineSpan& it : row.spans) {
+      ++counts[{it.kind, row.track}];
+      CHECK(it.start >= 0);
+      CHECK(it.start <= it.end);
+      CHECK(it.end <= read.end_s);
+      if (has_barrier) CHECK(it.end <= read.length_s * (1 + 1e-9));
+      first_s = std::min(first_s, it.start);
+    }
+  CHECK(counts[{SpanKind::forward, Track::compute}] == 2 * 2 * 3);
+  CHECK(counts[{SpanKind::backward, Track::compute}] == 2 * 2 * 3);
+  CHECK(counts[{SpanKind::activations, Track::send}] == 2 * 3);
+  CHECK(counts[{SpanKind::activations, Track::receive}] == 2 * 3);
+  CHECK(first_s == Approx(0).margin(1e-9));
 }
 
 TEST_CASE("the iteration of median length is read, without the first one") {
   const Run run;
   const Topology& topology = *run.problem.topology;
-  const io::MeasuredIteration read = io::parse_measured_iteration(timeline({9, 2, 4, 3}), "t.json", topology);
-  CHECK(read.number == 3);
+  const Timeline read = io::parse_measured_iteration(timeline({9, 2, 4, 3}), "t.json", topology);
+  CHECK(read.title == "iteration 3");
   CHECK(read.length_s == Approx(3));
-  REQUIRE(read.activities.size() == 1);
-  CHECK(read.activities[0].start_s == Approx(0.75));
-  CHECK(read.activities[0].end_s == Approx(2.25));
-  CHECK(read.activities[0].row == io::MeasuredActivity::Row::compute);  // the second row of computations
-  CHECK(io::parse_measured_iteration(timeline({9}), "t.json", topology).number == 0);
-  CHECK(io::parse_measured_iteration(timeline({9}, "s0/1:0"), "t.json", topology).activities[0].device == 1);
+  REQUIRE(read.rows.size() == 1);
+  REQUIRE(read.rows[0].spans.size() == 1);
+  CHECK(read.rows[0].spans[0].start == Approx(0.75));
+  CHECK(read.rows[0].spans[0].end == Approx(2.25));
+  CHECK(read.rows[0].track == TimelineRow::Track::compute);  // the second row of computations
+  CHECK(io::parse_measured_iteration(timeline({9}), "t.json", topology).title == "iteration 0");
+  CHECK(io::parse_measured_iteration(timeline({9}, "s0/1:0"), "t.json", topology).rows[0].device == 1);
 }
 
 TEST_CASE("what is no timeline of the topology is rejected") {

@@ -10,9 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "simulator/io/chrome_trace.hpp"
-#include "simulator/io/report_json.hpp"
 #include "simulator/io/task_csv.hpp"
-#include "simulator/report/run_statistics.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
@@ -174,89 +172,4 @@ TEST_CASE("the task table names the interval and leaves cells empty for what did
              contains("id,state,ready,start,finish\ni0 F p0 s0 m0,DONE,0,0,1\ni0 F p0 s0 m1,DONE,1,1,2\n"));
   CHECK_THAT(text, contains("\ni1.lost1 SA p0 s0 m1,CUT,2,2.5,\n"));
   CHECK_THAT(text, contains("\ni1.lost2 F p0 s1 m1,BLOCKED,,,\n"));
-}
-
-TEST_CASE("the result file has the specified content") {
-  const TwoStages run;
-  RunStatistics statistics(run.topology, memory_of, {{}, {}});
-  statistics.on_interval(run.iteration());
-  SimReport report;
-  report.length_s = 13;
-  report.iterations = {{0, 12.5}};
-  report.iteration_time_s = distribution({12.5});
-  report.events = {{3, "b/0 leaves"}};
-  statistics.add_to(report, {0, 1}, 12.5);
-  const SimRecord record{"small", "", 7, {}, FairnessComparison{1.5, 2}, {"odd"}, "0.0.1"};
-  const json file = json(sim_document(run.topology, report, record));
-  const std::set<std::string> expected = {"schema",           "topology",      "job",
-                                          "scenario",         "seed",          "iterations",
-                                          "iteration_time_s", "tokens_per_s",  "model_flops_per_s",
-                                          "peak_flops_per_s", "bubble",        "stopped",
-                                          "devices",          "links",         "events",
-                                          "lost_work_s",      "critical_path", "out_of_memory",
-                                          "fairness",         "simulator",     "version",
-                                          "length_s",         "notes"};
-  std::set<std::string> keys;
-  for (const auto& [key, value] : file.items()) keys.insert(key);
-  CHECK(keys == expected);
-  CHECK(text(file["schema"]) == "\"dtfm-sim/1\"");
-  CHECK(file["scenario"].is_null());
-  CHECK(text(file["notes"]) == R"(["odd"])");
-  CHECK(file["length_s"].get<double>() == 13);
-  CHECK(file["iterations"][0]["duration_s"].get<double>() == 12.5);
-  CHECK(file["iteration_time_s"]["p99"].get<double>() == 12.5);
-  const json& second = file["devices"][1];
-  CHECK(text(second["device"]) == "\"b/0\"");
-  CHECK(second["waiting_s"].get<double>() == 6.5);  // 3.5 s for the network, 3 s for others
-  CHECK(second["peak_memory_bytes"].get<double>() == 5e8 + 2e7);
-  CHECK(second["memory_bytes"].get<double>() == 600);
-  CHECK(text(file["links"][0]) == R"({"busy_s":3.0,"bytes":200.0,"from":"a","to":"b"})");
-  CHECK(text(file["events"][0]) == R"({"date_s":3.0,"text":"b/0 leaves"})");
-  CHECK(text(file["out_of_memory"]) == R"(["a/0","b/0"])");
-  CHECK(file["critical_path"][1]["tasks"].get<int>() == 2);
-  CHECK(text(file["fairness"]) == R"({"undisturbed_iteration_s":{"equal":1.5,"rtt":2.0},"used":"equal"})");
-}
-
-TEST_CASE("samples are reported as the distribution of their means") {
-  std::vector<SimReport> runs(3);
-  for (const int i : {0, 2}) {
-    runs[at(i)].iterations = {{0, 1}};
-    runs[at(i)].iteration_time_s.mean = 1 + i;
-    runs[at(i)].tokens_per_s = 10;
-  }
-  const SampleSummary summary = sample_summary(runs);  // the second sample completed no iteration
-  CHECK(summary.runs == 2);
-  CHECK(summary.mean_s == std::vector<double>{1, 3});
-  CHECK(summary.iteration_time_s.p50 == 2);
-  const TwoStages run;
-  const json file = json(sim_document(run.topology, {}, {"small", "storm", 7, summary, {}, {}, "0.0.1"}));
-  CHECK(file["samples"]["runs"].get<int>() == 2);
-  CHECK(file["samples"]["iteration_time_s"]["p95"].get<double>() == Approx(2.9));
-  CHECK(text(file["scenario"]) == "\"storm\"");
-}
-
-TEST_CASE("results for a model of images count images instead of tokens") {
-  const TwoStages run;
-  SimReport report;
-  report.tokens_per_s = 10;
-  SimRecord record;
-  record.samples.emplace().mean_s = {1};
-  record.samples->tokens_per_s = distribution({10});
-  record.swarm = SwarmRecord{{}, 0.5};
-  record.input = ModelInput::images;
-  const json file = json(sim_document(run.topology, report, record));
-  CHECK(file["images_per_s"].get<double>() == 10);
-  CHECK(file["samples"]["images_per_s"]["mean"].get<double>() == 10);
-  CHECK(file["swarm"]["cost_per_million_images"].get<double>() == 0.5);
-  for (const json& part : {file, file["samples"]}) CHECK_FALSE(part.contains("tokens_per_s"));
-  CHECK_FALSE(file["swarm"].contains("cost_per_million_tokens"));
-}
-
-TEST_CASE("if no iteration was completed its duration is unknown") {
-  const TwoStages run;
-  const SampleSummary none = sample_summary(std::vector<SimReport>(2));
-  const json file = json(sim_document(run.topology, {}, {"small", "storm", 7, none, {}, {}, "0.0.1"}));
-  for (const char* key : {"iteration_time_s", "tokens_per_s", "model_flops_per_s"})
-    CHECK(file[key].is_null());
-  for (const char* key : {"iteration_time_s", "tokens_per_s"}) CHECK(file["samples"][key].is_null());
 }

@@ -123,7 +123,7 @@ TEST_CASE("a peer with an expired record is forgotten and re-enters at the other
   for (int i = 0; i < 7'000; ++i) it.pick();
   const std::array<Announcement, 2> two{{{0, 50}, {1, 50}}};
   it.wiring.refresh(two, it.rng);
-  CHECK_FALSE(it.wiring.is_known(2));
+  CHECK_FALSE(it.wiring.ban(2, 50));  // it is unknown
   const int before = it.picks[2];
   for (int i = 0; i < 300; ++i) it.pick();
   CHECK(it.picks[2] == before);

@@ -41,7 +41,7 @@ inline Job four_layers() {
 inline void check_reads_back(const Topology& topology, const Job& job, const Plan& plan) {
   const std::string written = plan_json(topology, job, plan).dump();
   try {
-    const Plan again = parse_plan(written, "written.json", topology, job);
+    const Plan again = PlanFile(written, "written.json").plan(topology, job).plan;
     if (plan_json(topology, job, again).dump() != written) std::abort();
   } catch (const Error&) {
     std::abort();

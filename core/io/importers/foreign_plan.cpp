@@ -1,6 +1,7 @@
 #include "core/io/importers/foreign_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,7 +11,6 @@
 #include "core/io/importers/megatron_plan.hpp"
 #include "core/io/readers/csv_plan.hpp"
 #include "core/io/readers/device_resolver.hpp"
-#include "core/io/readers/plan_reader.hpp"
 #include "core/io/text/input_errors.hpp"
 #include "core/io/text/text_file.hpp"
 
@@ -70,6 +70,8 @@ PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks) {
                 fmt::format("a rank file requires Megatron flags, but {} is {}", source.file.path,
                             source.format == PlanFormat::csv ? "a CSV" : "JSON"));
   if (source.ranks) check_size(*source.ranks);
+  if (source.format == PlanFormat::json)
+    source.json.emplace(std::exchange(source.file.text, {}), source.file.path);
   return source;
 }
 
@@ -79,17 +81,13 @@ PlanSource read_plan_source(const std::string& file, const std::optional<std::st
 }
 
 std::optional<Job> plan_job(const PlanSource& source) {
-  if (source.format != PlanFormat::json) return std::nullopt;
-  return parse_plan_job(source.file.text, source.file.path);
+  return source.json ? source.json->job() : std::nullopt;
 }
 
 PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, const Job& job,
                            bool job_is_given) {
   const NamedFile& file = source.file;
-  if (source.format == PlanFormat::json) {
-    PlanWithOpenSettings read = parse_plan_with_open_settings(file.text, file.path, topology, job);
-    return {std::move(read.plan), {}, read.undecided, read.checkpoint_period_s};
-  }
+  if (source.json) return source.json->plan(topology, job);
   InputErrors errors;
   DeviceResolver resolver(topology, errors);
   std::vector<std::string> notes;

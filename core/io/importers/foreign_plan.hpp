@@ -8,36 +8,30 @@
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
 #include "core/cluster/topology.hpp"
+#include "core/io/readers/plan_reader.hpp"
 #include "core/io/text/named_file.hpp"
 
 namespace dtfm::io {
 
 enum class PlanFormat { json, csv, megatron };
 
-/// The text of a plan file. It is read only once, because it may be a pipe, and both job and plan are parsed
-/// from it.
+/// A plan file. It is read only once, because it may be a pipe, and both job and plan are taken from it.
 struct PlanSource {
   PlanFormat format = PlanFormat::json;
-  NamedFile file;
-  std::optional<NamedFile> ranks;  // only with Megatron flags
+  NamedFile file;                     // without the text of a JSON file
+  std::optional<NamedFile> ranks;     // only with Megatron flags
+  std::optional<PlanFile> json = {};  // only of a JSON file
 };
 
 /// Reads `file`, and `ranks` if given. The content of the file determines the format: a JSON object
-/// (parse_plan), the header of a table (read_csv_plan) or Megatron flags (read_megatron_plan). Throws Error
-/// for any other file, for Megatron flags without ranks, and for ranks with another format.
+/// (PlanFile), the header of a table (read_csv_plan) or Megatron flags (read_megatron_plan). Throws Error for
+/// any other file, text that is not JSON, Megatron flags without ranks, and ranks with another format.
 PlanSource read_plan_source(const std::string& file, const std::optional<std::string>& ranks);
 PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks);
 
 /// The job that a plan file contains; nullopt if it contains none, which is always so for formats other than
-/// JSON. Throws Error as parse_plan_job does.
+/// JSON. Throws Error as PlanFile::job does.
 std::optional<Job> plan_job(const PlanSource& source);
-
-struct PlanAndNotes {
-  Plan plan;
-  std::vector<std::string> notes;                  // for the user
-  SettingSet undecided;                            // settings that neither the file nor the job decides
-  std::optional<double> checkpoint_period_s = {};  // for scenarios that leave it open
-};
 
 /// Parses the plan and checks it against topology and job. For formats other than JSON, the notes say that no
 /// job was given (if `job_is_given` is false), which devices are unused, which tensor-parallel groups span

@@ -274,12 +274,15 @@ void read_comm_cost(const YamlValue& value, Job& job) {
   job.comm_cost_stages = optional_count(map, "stages", 1);
 }
 
-}  // namespace
+/// Reads files that `file` refers to, relative to its folder.
+FileReader reader_beside(const std::filesystem::path& file) {
+  return [folder = file.parent_path()](const YamlValue& name) {
+    return read_named_file(name, folder, yaml_size_limit);
+  };
+}
 
-namespace {
-
-Job parse_job(std::string text, std::string file, const FileReader& open_file, bool with_profiles = true) {
-  const YamlDocument document(std::move(text), std::move(file));
+Job read_document(const YamlDocument& document, bool with_profiles) {
+  const FileReader open_file = reader_beside(document.file());
   const YamlMap map = versioned_map(document, "a job",
                                     {"version", "name", "target", "model", "training", "parallelism",
                                      "compression", "profile", "calibration", "comm_cost"});
@@ -298,21 +301,17 @@ Job parse_job(std::string text, std::string file, const FileReader& open_file, b
   return job;
 }
 
-/// Reads files that `file` refers to, relative to its folder.
-FileReader reader_beside(const std::filesystem::path& file) {
-  return [folder = file.parent_path()](const YamlValue& name) {
-    return read_named_file(name, folder, yaml_size_limit);
-  };
-}
-
 }  // namespace
 
-Job parse_job(std::string text, std::string file) {
-  return parse_job(std::move(text), file, reader_beside(file));
+Job parse_job(const YamlDocument& document) {
+  return read_document(document, true);
 }
 
-PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job) {
-  const YamlDocument document(std::move(text), file);
+Job parse_job(std::string text, std::string file) {
+  return parse_job(YamlDocument(std::move(text), std::move(file)));
+}
+
+PlacedExecution parse_execution(const YamlDocument& document, const Job& job) {
   const YamlValue root = document.root();
   std::vector<std::string_view> keys;
   for (const SettingTraits& it : setting_table())
@@ -355,7 +354,7 @@ Job read_job(const std::filesystem::path& file, std::string_view referenced_by) 
 }
 
 Job read_job_without_profiles(const std::filesystem::path& file) {
-  return parse_job(read_file(file, yaml_size_limit), file.string(), reader_beside(file), false);
+  return read_document(YamlDocument(read_file(file, yaml_size_limit), file.string()), false);
 }
 
 }  // namespace dtfm::io

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/plan/job.hpp"
+#include "core/io/text/yaml_reader.hpp"
 
 namespace dtfm::io {
 
@@ -15,19 +16,20 @@ Job read_job(const std::filesystem::path& file, std::string_view referenced_by =
 /// The same without the profiles that the job names, which need not exist.
 Job read_job_without_profiles(const std::filesystem::path& file);
 Job parse_job(std::string text, std::string file);
+Job parse_job(const YamlDocument& document);
 
 /// The `execution` of a plan file.
 struct PlacedExecution {
   ExecutionConfig execution;
-  std::string place;                          // file:line:column
+  std::string place;                          // position in the file
   std::map<std::string, std::string> places;  // by key, for example "compression.activations"
   SettingSet undecided;                       // settings that the file leaves open
 };
 
 /// Parses the `execution` of a plan for this job. The keys are those of jobs. Without `chunks`, `flush`,
 /// `overlap` or `tied_embedding_sync` the plan has none, and without `iteration_barrier` it has one; other
-/// missing settings are those of the job. Throws Error at file:line:column.
-PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job);
+/// missing settings are those of the job. Throws Error at the position of a bad one.
+PlacedExecution parse_execution(const YamlDocument& document, const Job& job);
 
 /// The job of configs/gpt3-xl.yaml, which is compiled in.
 Job default_job();

@@ -319,16 +319,15 @@ void read_name(const JsonCursor& parallelism, const SettingTraits& setting, Job&
 
 /// The settings of a plan file: its `execution`. Older files have them in `job`, and schedule and gradient
 /// synchronization in `parallelism`, too. A file with neither takes those of `job`.
-PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, const std::string& file,
-                               const Job& job) {
-  if (plan.optional("execution")) {
-    PlacedExecution result = parse_execution(isolate_value(text, "execution").value(), file, job);
+PlacedExecution read_execution(const JsonCursor& plan, const Job& job) {
+  if (const auto execution = plan.optional("execution")) {
+    PlacedExecution result = parse_execution(YamlDocument(*execution), job);
     check_agrees(plan, "/execution", result.execution);
     return result;
   }
-  PlacedExecution result{job.execution, file, {}, job.automatic};
-  if (plan.optional("job")) {
-    const Job own = parse_job(isolate_value(text, "job").value(), file);
+  PlacedExecution result{job.execution, plan.file(), {}, job.automatic};
+  if (const auto part = plan.optional("job")) {
+    const Job own = parse_job(YamlDocument(*part));
     result.execution = own.execution;
     result.undecided = own.automatic & job.automatic;
   }
@@ -392,33 +391,45 @@ class DeviceNames {
 
 }  // namespace
 
-StandalonePlan parse_standalone_plan(std::string_view text, const std::string& file, const Job& job) {
-  const nlohmann::json json = parse_json(text, file);
-  const JsonCursor cursor(json, file);
-  const DeviceNames names(cursor);
-  const PlacedExecution placed = read_execution(text, cursor, file, job);
-  PlanReader reader(names.topology(), job, placed.execution);
-  return {reader.read_plan_for_any_topology(cursor), names.ids()};
+std::string read_plan_text(const std::filesystem::path& file) {
+  return validate_text(read_file(file, plan_size_limit), file.string());
 }
 
-PlanWithOpenSettings parse_plan_with_open_settings(std::string_view text, const std::string& file,
-                                                   const Topology& topology, const Job& job) {
-  const nlohmann::json json = parse_json(text, file);
-  const JsonCursor cursor(json, file);
-  const PlacedExecution placed = read_execution(text, cursor, file, job);
-  Plan plan = PlanReader(topology, job, placed.execution).plan(cursor);
+PlanFile::PlanFile(std::string_view text, std::string path)
+    : path_(std::move(path)), json_(std::make_shared<const nlohmann::json>(parse_json(text, path_))) {}
+
+JsonCursor PlanFile::root() const {
+  return {*json_, path_};
+}
+
+std::optional<Job> PlanFile::job() const {
+  const auto part = root().optional("job");
+  if (!part) return std::nullopt;
+  Job job = parse_job(YamlDocument(*part));
+  if (root().optional("execution"))
+    job.execution = read_execution(root(), job).execution;
+  else
+    check_agrees(root(), "/job/parallelism", job.execution);
+  return job;
+}
+
+PlanAndNotes PlanFile::plan(const Topology& topology, const Job& job) const {
+  const PlacedExecution placed = read_execution(root(), job);
+  Plan plan = PlanReader(topology, job, placed.execution).plan(root());
   check_job(placed, plan, job);
-  return {std::move(plan), placed.undecided, read_checkpoint_period(cursor)};
+  return {std::move(plan), {}, placed.undecided, read_checkpoint_period(root())};
 }
 
-Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
-  return parse_plan_with_open_settings(text, file, topology, job).plan;
+StandalonePlan PlanFile::standalone_plan(const Job& job) const {
+  const DeviceNames names(root());
+  const PlacedExecution placed = read_execution(root(), job);
+  PlanReader reader(names.topology(), job, placed.execution);
+  return {reader.read_plan_for_any_topology(root()), names.ids()};
 }
 
-std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file) {
+std::vector<EstimatedMemory> PlanFile::memory() const {
   constexpr double max_bytes = 1e30;
-  const nlohmann::json json = parse_json(text, file);
-  const auto estimate = JsonCursor(json, file).optional("estimate");
+  const auto estimate = root().optional("estimate");
   const auto list = estimate ? estimate->optional("memory") : std::nullopt;
   std::vector<EstimatedMemory> memory;
   for (std::size_t i = 0; list && i < list->array_size("devices"); ++i) {
@@ -427,23 +438,6 @@ std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std:
     memory.push_back({row.required("device").as_string(), bytes("needed_bytes"), bytes("capacity_bytes")});
   }
   return memory;
-}
-
-std::string read_plan_text(const std::filesystem::path& file) {
-  return validate_text(read_file(file, plan_size_limit), file.string());
-}
-
-std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
-  text = validate_text(std::move(text), file);
-  const nlohmann::json json = parse_json(text, file);
-  const JsonCursor plan(json, file);
-  if (!plan.optional("job")) return std::nullopt;
-  Job job = parse_job(isolate_value(text, "job").value(), file);
-  if (plan.optional("execution"))
-    job.execution = read_execution(text, plan, file, job).execution;
-  else
-    check_agrees(plan, "/job/parallelism", job.execution);
-  return job;
 }
 
 Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file) {

@@ -196,32 +196,6 @@ class ItemReader : public TokenReader {
   json rest_ = json::object();
 };
 
-/// Finds where the value of a key of the outermost object is.
-class ValueFinder : public TokenReader {
- public:
-  ValueFinder(std::string_view text, const std::string& file, const char* key)
-      : TokenReader(text, file, DuplicateKeys::last_wins), key_(key) {}
-
-  std::size_t begin() const { return begin_; }
-  /// 0 if there is no such key.
-  std::size_t end() const { return end_; }
-
- private:
-  void on_key(const std::string& key) override {
-    if (depth() != 1) return;
-    is_inside_ = key == key_;
-    if (is_inside_) begin_ = text().find(':', consumed()) + 1;
-  }
-
-  void on_end(json&&) override {
-    if (depth() == 1 && is_inside_) end_ = consumed();
-  }
-
-  const char* key_;
-  bool is_inside_ = false;
-  std::size_t begin_ = 0, end_ = 0;
-};
-
 std::string format_type(const json& value) {
   switch (value.type()) {
     case json::value_t::null:
@@ -256,18 +230,6 @@ void read_json_items(std::string_view text, const std::string& file, const char*
   ItemReader reader(text, file, key, visit_item);
   reader.run();
   JsonCursor(reader.rest(), file).required(key).array_size("events");
-}
-
-std::optional<std::string> isolate_value(std::string_view text, const char* key) {
-  const std::string file;
-  ValueFinder finder(text, file, key);
-  finder.run();
-  if (finder.end() == 0) return std::nullopt;
-  std::string value(text.substr(0, finder.end()));
-  std::replace_if(
-      value.begin(), value.begin() + static_cast<std::ptrdiff_t>(finder.begin()),
-      [](char c) { return c != '\n'; }, ' ');
-  return value;
 }
 
 JsonCursor::JsonCursor(const json& value, std::string file) : value_(&value), file_(std::move(file)) {}

@@ -22,17 +22,14 @@ enum class DuplicateKeys { rejected, last_wins };
 nlohmann::json parse_json(std::string_view text, const std::string& file,
                           DuplicateKeys duplicates = DuplicateKeys::rejected);
 
-/// Returns the value of `key` in the outermost object of `text`, with everything before it replaced by
-/// blanks, so that it can be parsed by itself with unchanged positions. Returns nullopt if there is no such
-/// key. `text` must be accepted by parse_json.
-std::optional<std::string> isolate_value(std::string_view text, const char* key);
-
 /// A value with its location in the file, as a JSON pointer. The value must outlive the cursor. All getters
 /// throw Error with that location if the value is not of the expected type or range.
 class JsonCursor {
  public:
   JsonCursor(const nlohmann::json& value, std::string file);
 
+  const nlohmann::json& value() const { return *value_; }
+  const std::string& file() const { return file_; }
   /// JSON pointer, for example "/pipelines/3/stages/2"; "/" for the whole file.
   std::string path() const { return path_.empty() ? "/" : path_; }
   /// Throws Error "file: path: what".

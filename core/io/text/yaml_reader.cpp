@@ -51,6 +51,7 @@ YamlValue YamlDocument::root() const {
 }
 
 std::string YamlValue::where() const {
+  if (!document_->pointers_.empty()) return document_->file_ + ": " + document_->pointers_[node_];
   return position(document_->file_, static_cast<std::size_t>(node().line),
                   static_cast<std::size_t>(node().column));
 }

@@ -27,6 +27,7 @@ namespace dtfm::io {
 
 inline constexpr std::size_t yaml_size_limit = std::size_t{16} << 20;
 
+class JsonCursor;
 class YamlMap;
 class YamlValue;
 
@@ -36,6 +37,9 @@ class YamlDocument {
   /// Throws Error with a position for text that is not YAML as described above or is larger than
   /// yaml_size_limit.
   YamlDocument(std::string text, std::string file);
+  /// A part of a JSON file, whose positions are JSON pointers. Throws Error for more levels or values than
+  /// YAML may have.
+  explicit YamlDocument(const JsonCursor& part);
   YamlValue root() const;
   const std::string& file() const { return file_; }
 
@@ -52,8 +56,11 @@ class YamlDocument {
     std::vector<std::uint32_t> children;  // indices of nodes; for a map: key, value, key, value, …
   };
 
+  std::uint32_t add(const JsonCursor& value, std::size_t depth);
+
   std::string file_;
-  std::vector<Node> nodes_;  // the root is first
+  std::vector<Node> nodes_;            // the root is first
+  std::vector<std::string> pointers_;  // by node, of a part of a JSON file
 };
 
 /// One value of a document. All getters throw Error at its position that says what was expected and what was

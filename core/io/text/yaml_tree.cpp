@@ -1,14 +1,16 @@
-// The part of YamlDocument that uses yaml-cpp. It uses events instead of nodes, because they take a tenth of
-// the memory and allow limits to be enforced while the file is being parsed.
+// How YamlDocument gets its nodes. yaml-cpp is used by events instead of nodes, because they take a tenth of the
+// memory and allow limits to be enforced while the file is being parsed.
 #include <algorithm>
 #include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include "core/io/text/json_reader.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 #include "core/io/text/yaml_reader.hpp"
@@ -142,6 +144,35 @@ YamlDocument::YamlDocument(std::string text, std::string file) : file_(std::move
     throw builder.error(exception);
   }
   DTFM_ASSERT(!nodes_.empty());
+}
+
+YamlDocument::YamlDocument(const JsonCursor& part) : file_(part.file()) {
+  add(part, 0);
+}
+
+std::uint32_t YamlDocument::add(const JsonCursor& value, std::size_t depth) {
+  if (depth >= max_nesting) value.fail(fmt::format("nested more than {} levels deep", max_nesting));
+  if (nodes_.size() >= max_values) value.fail(fmt::format("more than {} values", max_values));
+  const auto append = [&](const JsonCursor& at, Kind kind, bool plain, std::string text) {
+    nodes_.push_back({kind, plain, 0, 0, std::move(text), {}});
+    pointers_.push_back(at.path());
+    return static_cast<std::uint32_t>(nodes_.size() - 1);
+  };
+  const nlohmann::json& json = value.value();
+  if (json.is_null()) return append(value, Kind::nothing, true, "");
+  if (json.is_string()) return append(value, Kind::scalar, false, json.get<std::string>());
+  if (!json.is_structured()) return append(value, Kind::scalar, true, json.dump());
+  const std::uint32_t node = append(value, json.is_array() ? Kind::list : Kind::map, true, "");
+  std::vector<std::uint32_t> children;
+  if (json.is_array())
+    for (std::size_t i = 0; i < json.size(); ++i) children.push_back(add(value.at(i), depth + 1));
+  else
+    for (const auto& [key, member] : value.members("values")) {
+      children.push_back(append(member, Kind::scalar, false, key));
+      children.push_back(add(member, depth + 1));
+    }
+  nodes_[node].children = std::move(children);
+  return node;
 }
 
 }  // namespace dtfm::io

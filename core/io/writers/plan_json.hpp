@@ -12,7 +12,7 @@
 
 namespace dtfm::io {
 
-/// The part of a plan file (schema dtfm-plan/1) that parse_plan_with_open_settings reads back: topology, job,
+/// The part of a plan file (schema dtfm-plan/1) that PlanFile reads back: topology, job,
 /// plan and the period of checkpoints, if there is one.
 nlohmann::ordered_json plan_json(const Topology& topology, const Job& job, const Plan& plan,
                                  Objective objective = Objective::iteration_time,

@@ -191,6 +191,12 @@ std::span<const Scheme> schemes() {
   return table;
 }
 
+const Scheme& scheme_named(std::string_view name) {
+  for (const Scheme& it : table)
+    if (it.name == name) return it;
+  throw Error("", fmt::format("unknown scheme '{}'", name));
+}
+
 bool is_swarm(const Scheme& scheme) {
   return scheme.layouts == nullptr;
 }
@@ -255,20 +261,23 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
   return chosen;
 }
 
+sim::SimOptions layout_options(const Layout& layout, sim::SimOptions options) {
+  options.sync_every = layout.sync_every;
+  options.paths = layout.paths();
+  constexpr int max_iterations = 1'000'000;
+  if (options.iterations > max_iterations / options.sync_every)
+    throw Error("", fmt::format("{} rounds of {} iterations are more than {} iterations", options.iterations,
+                                options.sync_every, max_iterations));
+  options.iterations *= options.sync_every;
+  return options;
+}
+
 sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen,
                                const sim::Scenario& scenario, const sim::SimOptions& options) {
   if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options).report;
   Problem own = problem;
   own.job = chosen.layout->job;
-  sim::SimOptions layout_options = options;
-  layout_options.sync_every = chosen.layout->sync_every;
-  layout_options.paths = chosen.layout->paths();
-  constexpr int max_iterations = 1'000'000;
-  if (layout_options.iterations > max_iterations / layout_options.sync_every)
-    throw Error("", fmt::format("{} rounds of {} iterations are more than {} iterations",
-                                layout_options.iterations, layout_options.sync_every, max_iterations));
-  layout_options.iterations *= layout_options.sync_every;
-  return sim::simulate(own, chosen.layout->plan, scenario, layout_options);
+  return sim::simulate(own, chosen.layout->plan, scenario, layout_options(*chosen.layout, options));
 }
 
 std::string format_shape(const Problem& problem, const ChosenLayout& chosen) {

@@ -63,6 +63,8 @@ struct Scheme {
 };
 
 std::span<const Scheme> schemes();
+/// Throws Error if there is none.
+const Scheme& scheme_named(std::string_view name);
 
 bool is_swarm(const Scheme& scheme);
 
@@ -97,6 +99,10 @@ std::string format_shape(const Problem& problem, const ChosenLayout& chosen);
 inline constexpr int default_iterations = 3, default_swarm_steps = 100;
 /// Steps of the simulations that choose the number of stages of a swarm.
 inline constexpr int swarm_trial_steps = 20;
+
+/// The options for runs of the layout, with `sync_every` times the iterations of `options`. Throws Error for
+/// too many. The layout must outlive the options.
+sim::SimOptions layout_options(const Layout& layout, sim::SimOptions options);
 
 /// Simulates the chosen layout or swarm under a scenario, for `sync_every` times the iterations of the
 /// options. The iterations of a swarm are the steps that all stages have completed, each from the end of the

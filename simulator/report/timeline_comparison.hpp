@@ -2,19 +2,11 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
+#include "simulator/report/timeline.hpp"
 
-#include "cli/report/timeline_recorder.hpp"
-#include "core/cluster/topology.hpp"
-#include "simulator/io/measured_iteration.hpp"
-
-namespace dtfm::cli {
-
-/// The timeline of a measured iteration, which starts at 0.
-Timeline timeline_of(const io::MeasuredIteration& measured);
+namespace dtfm::sim {
 
 struct TimelineComparison {
   /// Spans of a kind that both timelines have, by device and micro-batch, in their order.
@@ -43,12 +35,4 @@ struct TimelineComparison {
 TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& measured,
                                      double tolerance = 0.05);
 
-/// The key `measured` of the result of dtfm-sim.
-nlohmann::ordered_json comparison_json(const Topology& topology, const Timeline& measured,
-                                       const TimelineComparison& comparison);
-
-/// A table of the kinds, and where the timelines first diverge.
-std::string format_comparison(const Topology& topology, const Timeline& measured,
-                              const TimelineComparison& comparison);
-
-}  // namespace dtfm::cli
+}  // namespace dtfm::sim

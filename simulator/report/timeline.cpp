@@ -1,4 +1,4 @@
-#include "cli/report/timeline_recorder.hpp"
+#include "simulator/report/timeline.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "core/base/index.hpp"
 #include "simulator/observation/interval_times.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::sim {
 namespace {
 
 constexpr int tracks_per_device = 3;
@@ -34,17 +34,17 @@ constexpr auto span_kind_names =
                                  {SpanKind::overhead, "overhead"},
                                  {SpanKind::mixed, "several kinds"}});
 
-std::string title_of(const sim::RunInterval& run_interval) {
+std::string title_of(const RunInterval& run_interval) {
   switch (run_interval.kind) {
-    case sim::RunInterval::Kind::iteration:
+    case RunInterval::Kind::iteration:
       break;
-    case sim::RunInterval::Kind::lost_iteration:
+    case RunInterval::Kind::lost_iteration:
       return fmt::format("iteration {}, which was lost", run_interval.iteration);
-    case sim::RunInterval::Kind::recovery:
+    case RunInterval::Kind::recovery:
       return fmt::format("recovery before iteration {}", run_interval.iteration);
-    case sim::RunInterval::Kind::checkpoint:
+    case RunInterval::Kind::checkpoint:
       return fmt::format("checkpoint before iteration {}", run_interval.iteration);
-    case sim::RunInterval::Kind::part:
+    case RunInterval::Kind::part:
       return fmt::format("iteration {} up to a failure", run_interval.iteration);
   }
   return fmt::format("iteration {}", run_interval.iteration);
@@ -108,32 +108,32 @@ std::span<const SpanKind> span_kinds() {
   return kinds;
 }
 
-SpanKind kind_of(sim::Activity activity) {
+SpanKind kind_of(Activity activity) {
   switch (activity) {
-    case sim::Activity::forward:
+    case Activity::forward:
       return SpanKind::forward;
-    case sim::Activity::backward:
+    case Activity::backward:
       return SpanKind::backward;
-    case sim::Activity::weight_gradient:
+    case Activity::weight_gradient:
       return SpanKind::weight_gradient;
-    case sim::Activity::update:
+    case Activity::update:
       return SpanKind::update;
-    case sim::Activity::compress:
+    case Activity::compress:
       return SpanKind::compress;
-    case sim::Activity::send_activations:
+    case Activity::send_activations:
       return SpanKind::activations;
-    case sim::Activity::send_gradients:
+    case Activity::send_gradients:
       return SpanKind::gradients;
-    case sim::Activity::all_reduce:
+    case Activity::all_reduce:
       return SpanKind::all_reduce;
-    case sim::Activity::gradient_sync:
-    case sim::Activity::all_gather:
+    case Activity::gradient_sync:
+    case Activity::all_gather:
       return SpanKind::gradient_sync;
-    case sim::Activity::fetch:
-    case sim::Activity::save_checkpoint:
+    case Activity::fetch:
+    case Activity::save_checkpoint:
       return SpanKind::fetch;
-    case sim::Activity::wait:
-    case sim::Activity::step:
+    case Activity::wait:
+    case Activity::step:
       break;
   }
   return SpanKind::overhead;
@@ -151,8 +151,8 @@ Timeline make_timeline(std::string title, Interval time, double length_s, std::v
   return timeline;
 }
 
-void TimelineRecorder::on_interval(const sim::RunInterval& run_interval) {
-  const bool is_iteration = run_interval.kind == sim::RunInterval::Kind::iteration;
+void TimelineRecorder::on_interval(const RunInterval& run_interval) {
+  const bool is_iteration = run_interval.kind == RunInterval::Kind::iteration;
   if (has_iteration_ && !is_iteration) return;
   has_iteration_ = is_iteration;
   title_ = title_of(run_interval);
@@ -162,13 +162,13 @@ void TimelineRecorder::on_interval(const sim::RunInterval& run_interval) {
   recorded_spans_.clear();
   for (std::size_t i = 0; i < run_interval.replay.tasks.size(); ++i) {
     throw_if_stopped(run_interval.stop, i);
-    const sim::Task& task = run_interval.graph.graph.tasks[i];
-    const sim::TaskRecord& record = run_interval.replay.tasks[i];
-    const bool is_sent = sim::is_message(task);
-    if (!sim::has_started(record) || (task.kind != sim::TaskKind::compute && !is_sent)) continue;
-    const Interval time = sim::busy(record, run_interval);
+    const Task& task = run_interval.graph.graph.tasks[i];
+    const TaskRecord& record = run_interval.replay.tasks[i];
+    const bool is_sent = is_message(task);
+    if (!has_started(record) || (task.kind != TaskKind::compute && !is_sent)) continue;
+    const Interval time = busy(record, run_interval);
     if (time.end <= time.begin) continue;
-    const sim::TaskLabel& label = run_interval.graph.labels[i];
+    const TaskLabel& label = run_interval.graph.labels[i];
     const int peer = is_sent ? task.destination : no_index;
     recorded_spans_.push_back(
         {task.host, is_sent, {time.begin, time.end, kind_of(label.activity), 1, label.micro_batch, peer}});
@@ -216,4 +216,4 @@ Timeline merged(Timeline timeline, long long max_span_count) {
   return timeline;
 }
 
-}  // namespace dtfm::cli
+}  // namespace dtfm::sim

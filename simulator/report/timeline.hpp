@@ -1,4 +1,4 @@
-// Records what every device does in one iteration of a run, for the timeline of the report.
+// Records what every device does in one iteration of a run.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 #include "core/base/intervals.hpp"
 #include "simulator/observation/observer.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::sim {
 
-/// Kind of a span, by its letter in the document.
+/// Kind of a span, by its letter in documents.
 enum class SpanKind : char {
   forward = 'F',
   backward = 'B',
@@ -31,7 +31,7 @@ enum class SpanKind : char {
 std::string_view name_of(SpanKind kind);
 /// All kinds, in the order in which pages list them.
 std::span<const SpanKind> span_kinds();
-SpanKind kind_of(sim::Activity activity);
+SpanKind kind_of(Activity activity);
 
 struct TimelineSpan {
   double start = 0, end = 0;  // s since the start of the run
@@ -66,10 +66,10 @@ Timeline make_timeline(std::string title, Interval time, double length_s, std::v
 
 /// Keeps the last complete iteration of a run or, if there is none, its last interval. Only the times of
 /// tasks are recorded, overwriting those of the previous interval; rows are built once, by timeline().
-class TimelineRecorder : public sim::RunObserver {
+class TimelineRecorder : public RunObserver {
  public:
   explicit TimelineRecorder(int devices) : devices_(devices) {}
-  void on_interval(const sim::RunInterval& run_interval) override;
+  void on_interval(const RunInterval& run_interval) override;
   /// The recorded timeline; without rows if there was no interval.
   Timeline timeline() const;
 
@@ -93,4 +93,4 @@ class TimelineRecorder : public sim::RunObserver {
 /// that is not enough, spans of any kind.
 Timeline merged(Timeline timeline, long long max_span_count);
 
-}  // namespace dtfm::cli
+}  // namespace dtfm::sim
