@@ -56,19 +56,19 @@ void add_messages(const LayerBytes& bytes, const Plan& plan, int pipeline, int f
   const int last_layer = std::max(0, stages[at(std::min(from, to))].layers.second - 1),
             parts = parts_between(senders, receivers);
   for (int part = 0; part < parts; ++part)
-    result.push_back({.payload = Payload::activations,
-                      .moment = Moment::after_pass,
-                      .pass = from < to ? Pass::forward : Pass::backward,
-                      .layers = stages[at(from)].layers,
-                      .devices = {device_of_part(senders, part, parts),
-                                  device_of_part(receivers, part, parts)},
-                      .pipelines = {pipeline, pipeline},
-                      .stages = {from, to},
-                      .part = part,
-                      .parts = parts,
-                      .collective = Collective::send,
-                      .bytes = bytes.message(last_layer, parts),
-                      .overlaps = true});
+    result.push_back(
+        {.payload = Payload::activations,
+         .moment = Moment::after_pass,
+         .pass = from < to ? Pass::forward : Pass::backward,
+         .layers = stages[at(from)].layers,
+         .devices = {device_of_part(senders, part, parts), device_of_part(receivers, part, parts)},
+         .pipelines = {pipeline, pipeline},
+         .stages = {from, to},
+         .part = part,
+         .parts = parts,
+         .collective = Collective::send,
+         .bytes = bytes.message(last_layer, parts),
+         .overlaps = true});
 }
 
 }  // namespace
@@ -198,30 +198,21 @@ std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
   return syncs;
 }
 
-namespace {
-
-/// Of replicas that partition gradients, each a stage on a device: layer by layer, because no device has the
-/// memory to keep the gradients, or the parameters, of others until the last micro-batch. Devices with fewer
-/// micro-batches than others still take part in all collectives.
-std::vector<Communication> layer_communications(const LayerBytes& bytes, const Plan& plan) {
-  const OptimizerShardingTraits& sharding = traits(plan.execution.optimizer_sharding);
-  Communication all{.algorithm = plan.execution.gradient_sync, .overlaps = true};
-  for (int i = 0; at(i) < plan.pipelines.size(); ++i) {
-    all.devices.push_back(plan.pipelines[at(i)].stages.front().devices.front());
-    all.pipelines.push_back(i);
-    all.stages.push_back(0);
-  }
+std::vector<Communication> partition_communications(const LayerBytes& bytes,
+                                                    const ExecutionConfig& execution) {
+  const OptimizerShardingTraits& sharding = traits(execution.optimizer_sharding);
   std::vector<Communication> result;
+  result.reserve(3 * at(bytes.layers()) + 1);
   const auto add = [&](Payload payload, Moment moment, Pass pass, std::pair<int, int> layers) {
-    Communication& it = result.emplace_back(all);
-    it.payload = payload;
-    it.moment = moment;
-    it.pass = pass;
-    it.layers = layers;
     const bool gathers = payload == Payload::parameters;
-    it.collective = gathers ? Collective::all_gather : Collective::reduce_scatter;
-    it.bytes = gathers ? bytes.parameters(layers, true) : bytes.gradients(layers, true);
-    it.overlaps = moment != Moment::after_update;
+    result.push_back({.payload = payload,
+                      .moment = moment,
+                      .pass = pass,
+                      .layers = layers,
+                      .algorithm = execution.gradient_sync,
+                      .collective = gathers ? Collective::all_gather : Collective::reduce_scatter,
+                      .bytes = gathers ? bytes.parameters(layers, true) : bytes.gradients(layers, true),
+                      .overlaps = moment != Moment::after_update});
   };
   for (int layer = 0; layer < bytes.layers(); ++layer) {
     for (const Pass pass : {Pass::forward, Pass::backward})
@@ -233,10 +224,17 @@ std::vector<Communication> layer_communications(const LayerBytes& bytes, const P
   return result;
 }
 
-}  // namespace
-
 std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan) {
-  if (traits(plan.execution.optimizer_sharding).gradients) return layer_communications(bytes, plan);
+  if (traits(plan.execution.optimizer_sharding).gradients) {
+    std::vector<Communication> all = partition_communications(bytes, plan.execution);
+    for (Communication& it : all)
+      for (int i = 0; at(i) < plan.pipelines.size(); ++i) {
+        it.devices.push_back(plan.pipelines[at(i)].stages.front().devices.front());
+        it.pipelines.push_back(i);
+        it.stages.push_back(0);
+      }
+    return all;
+  }
   std::vector<StageLayers> held;
   for (const Pipeline& pipeline : plan.pipelines) {
     held.emplace_back();

@@ -1,6 +1,6 @@
 // What the devices of a plan send each other in an iteration: who, what, when and how often. The simulator
-// lowers this list to tasks, the estimate times it with its own formulas, and exporters write it. How long
-// anything takes is theirs; so are compression and the links that messages cross.
+// lowers this list to tasks, the estimate times it with its own formulas, and exporters write it. They
+// determine durations, compression and the links that messages cross.
 #pragma once
 
 #include <span>
@@ -27,27 +27,28 @@ enum class Pass : unsigned char { forward, backward };
 
 /// When a communication begins.
 enum class Moment : unsigned char {
-  before_pass,          // of its layers, for every micro-batch
-  after_pass,           // of its layers, for every micro-batch
-  after_last_backward,  // of its layers, by all members
-  after_gradient_sync,  // of its layers and of the first one
-  after_update          // of all members
+  before_pass,          // before each pass over its layers, in every micro-batch
+  after_pass,           // after each such pass
+  after_last_backward,  // when all members have finished the last backward pass of its layers
+  after_gradient_sync,  // when its layers and the first layer are synchronized
+  after_update          // when all members have updated their weights
 };
 
 /// A communication among devices. One of a single device sends nothing.
 struct Communication {
   Payload payload = Payload::gradients;
   Moment moment = Moment::after_last_backward;
-  Pass pass = Pass::backward;  // of before_pass and after_pass
+  Pass pass = Pass::backward;  // for before_pass and after_pass
   std::pair<int, int> layers = {};
   std::vector<int> devices = {};                 // in the order of the collective
   std::vector<int> pipelines = {}, stages = {};  // [member]: what its device computes
-  int part = 0, parts = 1;  // of the data of its layers, which so many communications divide
+  // The data of its layers are divided among `parts` communications; this is number `part`.
+  int part = 0, parts = 1;
   GradientSync algorithm = GradientSync::ring;
   Collective collective = Collective::all_reduce;
-  /// Uncompressed, that a member has before the communication, or after an all-gather.
+  /// Uncompressed bytes that a member holds before the communication; after it, for an all-gather.
   double bytes = 0;
-  int count = 1;          // of such communications one after another
+  int count = 1;          // how often it is repeated, one after another
   bool overlaps = false;  // members compute other layers meanwhile
 };
 
@@ -76,7 +77,7 @@ class LayerBytes {
   double tied_gradients(int layer) const { return between(tied_, {layer, layer + 1}) * gradient_; }
   /// What a layer computes for a micro-batch. Its gradients have as many bytes.
   double output(int layer) const { return output_[at(layer)]; }
-  /// A message of a micro-batch over the boundary after a layer, which is sent in so many.
+  /// One of the `parts` messages in which a micro-batch crosses the boundary after a layer.
   double message(int layer, int parts) const { return output(layer) / (divides_messages_ ? parts : 1); }
 
  private:
@@ -100,18 +101,18 @@ class LayerBytes {
 /// the embedding and of the head are not modelled. Activations inside a stage are not compressed.
 int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass);
 
-// The following functions take plans with the stages that are computed (expand_virtual_stages).
+// The following functions take plans whose stages are the virtual stages (expand_virtual_stages).
 
-/// What the devices of a pipeline send each other in every micro-batch, stage by stage. Also the all-reduces
-/// that profiled layer times contain (LayerTimes::includes_all_reduces).
+/// What the devices of a pipeline send each other in every micro-batch, stage by stage. Includes
+/// all-reduces that profiled layer times already contain (LayerTimes::includes_all_reduces).
 std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline);
-/// What replicas send each other, and the copies of tied parameters, in the order in which it begins.
+/// Communications among replicas, and between copies of tied parameters, in the order in which they begin.
 /// Replicas that partition gradients must each be a stage on a device (check_optimizer_sharding); what they
 /// send is ordered by layer.
 std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan);
 
-// The estimate evaluates many plans, and takes parts of that list. There, the stages of `plan` may be those
-// of devices, and the layers of their virtual stages are given by pipeline.
+// The estimate evaluates many plans and computes only parts of that list. Here, the stages of `plan` may be
+// those of devices; `layers` gives the layers of the virtual stages of each pipeline.
 
 using StageLayers = std::vector<std::pair<int, int>>;
 
@@ -122,8 +123,8 @@ struct GradientBucket {
   bool holds_first = true;  // the same devices hold the first layer
 };
 
-/// Sets the buckets of all layers, ascending: as long as possible, or with `overlap` layer by layer. Reuses
-/// the memory of those before.
+/// Computes the buckets of all layers in ascending order: as long as possible, or one per layer with
+/// `overlap`. Reuses the memory of `buckets`.
 void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers, int layer_count,
                            std::vector<GradientBucket>& buckets);
 /// The synchronization of a bucket, in as many parts as the largest of its stages has devices.
@@ -132,7 +133,12 @@ std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& p
 /// The all-gather of parameters that follows the update of a sharded optimizer, after a reduce-scatter.
 Communication parameter_gather(const LayerBytes& bytes, const Communication& reduce_scatter,
                                bool holds_first);
-/// In every pipeline, the all-reduce of the gradients of what layers share with the first one, in parts.
+/// What replicas that partition gradients send each other, layer by layer, because no device has the memory
+/// to keep the gradients, or the parameters, of others until the last micro-batch; without the members, which
+/// are the devices of all pipelines. Devices with fewer micro-batches than others still take part.
+std::vector<Communication> partition_communications(const LayerBytes& bytes,
+                                                    const ExecutionConfig& execution);
+/// In every pipeline, the all-reduces of the gradients of parameters tied to the first layer, in parts.
 std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
                                       std::span<const StageLayers* const> layers);
 

@@ -178,7 +178,7 @@ class Collectives {
   const std::vector<int> devices_;
   const bool is_ring_;
   std::vector<std::vector<CostedHop>> hops_;  // [device]
-  std::map<double, CollectiveTime> known_;  // by bytes
+  std::map<double, CollectiveTime> known_;    // by bytes
 };
 
 /// Devices with the same times and equally many micro-batches do the same at the same time.
@@ -217,7 +217,7 @@ class ShardedTraining {
  public:
   ShardedTraining(const IterationModel& model, const Plan& plan)
       : model_(model),
-        communications_(replica_communications(model.stages.bytes(), plan)),
+        communications_(partition_communications(model.stages.bytes(), plan.execution)),
         collectives_(model, devices_of(plan)) {
     const std::vector<int> devices = devices_of(plan);
     replicas_ = static_cast<double>(devices.size());
@@ -384,8 +384,8 @@ ShardedTraffic min_sharded_traffic(const IterationModel& model, const Plan& plan
   const std::vector<int> devices = devices_of(plan);
   const bool compressed = compresses_gradients(model, devices);
   double gradients = 0, gathered = 0, after = 0;  // bytes
-  for (const Communication& it : replica_communications(model.stages.bytes(), plan))
-    (it.payload == Payload::gradients     ? gradients
+  for (const Communication& it : partition_communications(model.stages.bytes(), plan.execution))
+    (it.payload == Payload::gradients    ? gradients
      : it.moment == Moment::after_update ? after
                                          : gathered) += sent_bytes(model, it, compressed);
   const double s_per_byte = Collectives(model, devices).slowest_hop_s_per_byte();
