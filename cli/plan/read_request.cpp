@@ -24,6 +24,7 @@ void change_job(const PlanOptions& options, Job& job) {
   if (options.tensor || options.tensor_auto) {
     job.parallelism.tensor = options.tensor.value_or(1);
     job.automatic[Setting::tensor] = options.tensor_auto;
+    job.listed.erase(Setting::tensor);
   }
   job.parallelism.uniform_pipelines = job.parallelism.uniform_pipelines || options.uniform_pipelines;
 }

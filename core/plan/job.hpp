@@ -53,8 +53,9 @@ struct Job {
   /// Settings, besides the numbers of stages and replicas, that the job leaves to the planner by `auto`.
   /// Until the planner decides, the job has the first candidate as its value.
   SettingSet automatic;
-  /// The values among which the planner chooses settings, at least two each, numbers ascending; without
-  /// effect once they are decided. Without a list: all that the target runs, or that the planner tries.
+  /// Lists of at least two values from which the planner chooses, numbers ascending. Erase the list of a
+  /// setting that gets another value. Without a list, the planner chooses among what the target runs, or
+  /// among its candidates.
   std::map<Setting, std::vector<SettingValue>> listed;
   /// Measured, imported or estimated layer times, one profile per GPU type.
   std::vector<LayerProfile> profiles;

@@ -251,8 +251,9 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::micro_batch>({.kind = Setting::micro_batch,
                                        .name = "micro_batch",
                                        .section = SettingSection::training,
-                                       .meaning = "samples per micro-batch, which divide `global_batch`",
+                                       .meaning = "samples per micro-batch; must divide `global_batch`",
                                        .may_be_auto = true,
+                                       .may_be_list = true,
                                        .is_always_written = true,
                                        .runs = run_any,
                                        .diff = {.rank = 0}}),
@@ -294,6 +295,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
                               .name = "tensor",
                               .meaning = "tensor-parallel degree: number of devices of one host per stage",
                               .may_be_auto = true,
+                              .may_be_list = true,
                               .is_always_written = true,
                               .is_degree = true,
                               .runs = run_tensor_degrees,
@@ -302,9 +304,10 @@ constexpr auto settings = std::to_array<SettingTraits>({
         {.kind = Setting::schedule,
          .name = "schedule",
          .meaning = "pipeline schedule. With 1f1b-blocking and interleaved-blocking a stage waits while it "
-                    "sends, as in DeepSpeed; interleaved and interleaved-blocking require `chunks`; zb-h1 is "
-                    "zero-bubble: delayed weight gradients. `auto` tries gpipe, 1f1b and interleaved",
+                    "sends, as in DeepSpeed; interleaved and interleaved-blocking require `chunks`; zb-h1 "
+                    "(zero bubble) delays the weight gradients. `auto` tries gpipe, 1f1b and interleaved",
          .may_be_auto = true,
+         .may_be_list = true,
          .is_always_written = true,
          .is_in_plan_summary = true,
          .runs = run_kinds<&TargetTraits::schedules>,
@@ -321,9 +324,10 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::flush>(
         {.kind = Setting::flush,
          .name = "flush",
-         .meaning = "a pipeline finishes all backward passes of so many micro-batches before it starts the "
-                    "next, so that a device holds the activations of at most so many. By default the planner "
-                    "flushes only where memory requires it",
+         .meaning =
+             "N: a pipeline finishes all backward passes of N micro-batches before it starts the next N, "
+             "so that a device holds the activations of at most N. By default the planner flushes only "
+             "where memory requires it",
          .none_is_open = true,
          .runs = run_flushes,
          .target_rank = 5,
@@ -332,6 +336,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
                                          .name = "gradient_sync",
                                          .meaning = "algorithm of gradient synchronization",
                                          .may_be_auto = true,
+                                         .may_be_list = true,
                                          .is_always_written = true,
                                          .is_in_plan_summary = true,
                                          .runs = run_kinds<&TargetTraits::gradient_syncs>,
@@ -411,6 +416,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .meaning =
              "activation recomputation in the backward pass: of the attention core, or of whole layers",
          .may_be_auto = true,
+         .may_be_list = true,
          .is_always_written = true,
          .runs = run_kinds<&TargetTraits::recomputations>,
          .target_rank = 0,

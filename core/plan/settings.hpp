@@ -44,6 +44,7 @@ struct SettingTraits {
   std::string_view meaning = {};          // for docs/files/job.md and, without links, the JSON Schema
   bool is_required = false;               // in jobs
   bool may_be_auto = false;               // a job may leave it to the planner by `auto`
+  bool may_be_list = false;               // or by a list of values
   bool none_is_open = false;              // without a value the planner decides; `auto` is no value
   std::optional<Setting> open_with = {};  // it is open if that setting is
   /// Files have it even if it has its default value. In a plan file without it, it is that of the job; other

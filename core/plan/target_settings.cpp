@@ -1,10 +1,12 @@
 #include "core/plan/target_settings.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/base/kind_table.hpp"
 #include "core/plan/settings.hpp"
 #include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
@@ -45,11 +47,19 @@ std::optional<SettingValue> nearest(const TargetTraits& target, const Job& job, 
   return std::nullopt;
 }
 
-/// Restricts the list of the job to what is run, and `run` to the list. If they have nothing in common, the
-/// job no longer has a list.
+/// Whether a search may begin with the value. Schedules that require `chunks` are tried later.
+bool can_begin_with(Setting setting, const SettingValue& value) {
+  return setting != Setting::schedule ||
+         !traits(kind_named(schedule_table(), std::get<std::string_view>(value)).value()).has_chunks;
+}
+
+/// Restricts the job's list to the values that the target runs, and `run` to that list unless it is empty. A
+/// list of fewer than two values is removed from the job.
 void restrict_list(Setting setting, std::vector<SettingValue>& run, Job& job) {
   std::vector<SettingValue> listed = listed_values(job, setting);
   std::erase_if(listed, [&](const SettingValue& it) { return !is_among(run, it); });
+  if (std::none_of(listed.begin(), listed.end(), [&](const auto& it) { return can_begin_with(setting, it); }))
+    listed.clear();
   if (listed.size() < 2)
     job.listed.erase(setting);
   else
@@ -65,7 +75,9 @@ void restrict_setting(const TargetTraits& target, const SettingTraits& setting, 
   if (is_auto) restrict_list(setting.kind, run, job);
   const bool is_run = is_among(run, setting.get(job));
   const auto instead = is_auto || is_run ? std::nullopt : nearest(target, job, setting.kind, decides);
-  if (!is_run) setting.set(job, instead.value_or(run.front()));
+  const auto first =
+      std::find_if(run.begin(), run.end(), [&](const auto& it) { return can_begin_with(setting.kind, it); });
+  if (!is_run) setting.set(job, instead.value_or(first == run.end() ? run.front() : *first));
   if (is_auto || (!is_run && !instead)) is_auto = run.size() > 1 && !decides;
 }
 

@@ -1,5 +1,5 @@
-// Prints the rows of the table of settings as JSON, from which tests/cli/settings.py writes their JSON Schema and
-// their documentation.
+// Prints the rows of the table of settings as JSON, from which tests/cli/settings.py writes their JSON Schema
+// and their documentation.
 #include <iostream>
 #include <string>
 
@@ -34,7 +34,7 @@ ordered_json setting_json(const dtfm::SettingTraits& setting) {
                        {"is_required", setting.is_required},
                        {"may_be_auto", setting.may_be_auto},
                        {"none_is_open", setting.none_is_open},
-                       {"may_be_list", setting.may_be_auto && !setting.none_is_open},
+                       {"may_be_list", setting.may_be_list},
                        {"is_in_plans", setting.get_in_plan != nullptr},
                        {"is_always_in_plans", setting.is_always_written || setting.is_always_in_plans}};
   if (setting.type == dtfm::SettingType::count) json["min"] = setting.min;

@@ -55,9 +55,7 @@ def values(row, is_plan):
 
 def job_property(row):
     allowed = values(row, False)
-    if row["may_be_auto"] and row["type"] == "name":
-        allowed = {"enum": [*row["names"], "auto"]}
-    elif row["may_be_auto"]:
+    if row["may_be_auto"]:
         options = allowed.get("anyOf", [allowed])
         if row["may_be_list"]:
             options = [*options, {"type": "array", "minItems": 1, "items": allowed}]
@@ -95,13 +93,15 @@ def documented_values(row):
     elif row["type"] == "flag":
         options = [default, "true" if default == "false" else "false"]
     elif row["type"] == "count":
-        options = ([default] if default and not row["is_required"] else []) + [f"number of at least {row['min']}"]
+        options = ([default] if default and not row["is_required"] else []) + [f"integer ≥ {row['min']}"]
     elif row["type"] == "ratio":
         options = [default, "ratio", "method"]
     else:
         options = ["rate"]
     if row["may_be_auto"] and "auto" not in options:
         options.append("auto")
+    if row["may_be_list"]:
+        options.append("list")
     return ", ".join(options)
 
 

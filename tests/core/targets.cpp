@@ -69,8 +69,19 @@ TEST_CASE("a target restricts the values that a job lists") {
         1);
   CHECK(std::count(changes.begin(), changes.end(), "gradient_sync ring instead of [sharded-ps, tree]") == 1);
   CHECK(choices(job, Setting::schedule) == std::vector<SettingValue>{"interleaved", "1f1b-blocking"});
+  CHECK(job.execution.schedule == Schedule::one_f_one_b_blocking);  // interleaved would require chunks
   CHECK(job.automatic == SettingSet{Setting::schedule});
   CHECK(first_schedule(job) == Schedule::one_f_one_b_blocking);
+}
+
+TEST_CASE("a target that runs only listed schedules with chunks plans the schedule") {
+  Job job = gpt_job();
+  job.automatic = {Setting::schedule};
+  job.listed[Setting::schedule] = {"gpipe", "interleaved"};
+  const Texts changes = format_all(restrict_to_target(job, Target::megatron));
+  CHECK(std::count(changes.begin(), changes.end(), "planned schedule instead of [gpipe, interleaved]") == 1);
+  CHECK(job.listed.empty());
+  CHECK(job.execution.schedule == Schedule::one_f_one_b_blocking);
 }
 
 TEST_CASE("a job is restricted to what its target runs") {

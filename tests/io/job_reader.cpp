@@ -225,6 +225,16 @@ TEST_CASE("a list of the values of any open setting leaves the choice among them
   CHECK_THROWS_WITH(job_with("schedule: [gpipe, gpip]"), contains("did you mean"));
   CHECK_THROWS_WITH(job_with("schedule: []"), contains("`schedule`: is empty"));
   CHECK_THROWS_WITH(job_with("overlap: [true, false]"), contains("overlap"));
+  CHECK_THROWS_WITH(job_with("optimizer_sharding: [zero1, none]"), contains("found a list"));
+  CHECK_THROWS_WITH(job_with("schedule: [interleaved, interleaved-blocking]"),
+                    contains("only schedules that require `chunks`"));
+  // In any order: the first that the sharding can run with.
+  for (const char* syncs : {"[tree, ring]", "[ring, tree]"})
+    CHECK(
+        job_with(std::string("optimizer_sharding: zero1, gradient_sync: ") + syncs).execution.gradient_sync ==
+        GradientSync::ring);
+  CHECK_THROWS_WITH(job_with("optimizer_sharding: zero1, gradient_sync: [tree, central-ps]"),
+                    contains("cannot be combined"));
 }
 
 const std::string chain = R"(version: 1
@@ -307,7 +317,8 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {small + "compression: {gradients: 16-bit}\n",
        "job.yaml:5:26: `gradients`: expected `8-bit`, `4-bit`, `top-1%` (any share), `rank-4` (any rank), a "
        "ratio or `auto`; found `16-bit`"},
-      {small + "compression: {gradients: [[1]]}\n", "job.yaml:5:27: expected a number; found a list"},
+      {small + "compression: {gradients: [1]}\n",
+       "job.yaml:5:26: `gradients`: expected a number; found a list"},
       {small + "profile: {analytic: false}\n",
        "job.yaml:5:21: `analytic`: expected true, or the name of a profile in place of the map"},
       {small + "profile: {analytic: true, efficiency: 1.5}\n",

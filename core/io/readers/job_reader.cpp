@@ -99,8 +99,8 @@ void read_value(const SettingTraits& setting, const YamlValue& value, Job& job) 
   }
 }
 
-/// Reads the values from which the planner chooses. Until it does, the job has the first one that requires no
-/// other setting.
+/// Reads a list of values from which the planner chooses. Until then, the job has the first of them; for
+/// schedules, that of first_schedule.
 void read_list(const SettingTraits& setting, const YamlValue& list, Job& job) {
   std::vector<SettingValue> values;
   Job read = job;
@@ -116,16 +116,18 @@ void read_list(const SettingTraits& setting, const YamlValue& list, Job& job) {
   setting.set(job, values.front());
   if (values.size() == 1) return;
   job.listed[setting.kind] = std::move(values);
-  if (setting.kind == Setting::schedule) job.execution.schedule = first_schedule(job);
+  if (setting.kind != Setting::schedule) return;
+  job.execution.schedule = first_schedule(job);
+  if (traits(job.execution.schedule).has_chunks)
+    throw list.value_error("has only schedules that require `chunks`; give one of them, or add another one");
 }
 
 /// Sets what the job says about a setting. Values of other settings that are checked with it, or by which it
 /// is read, must have been read.
 void read_setting(const SettingTraits& setting, const YamlValue& value, Job& job) {
-  const bool may_be_open = setting.may_be_auto && !setting.none_is_open;
-  if (may_be_open && value.is_list()) return read_list(setting, value, job);
+  if (setting.may_be_list && value.is_list()) return read_list(setting, value, job);
   if (!setting.may_be_auto || !value.is_word("auto")) return read_value(setting, value, job);
-  job.automatic[setting.kind] = may_be_open;
+  job.automatic[setting.kind] = !setting.none_is_open;
 }
 
 /// Reads the settings of a section of a job. Those that are not in the map keep their values.
@@ -144,9 +146,11 @@ YamlMap read_section(const YamlValue& value, SettingSection section, Job& job) {
 
 /// Checks only the settings that the job fixes: the others have defaults, which every sharding can run with,
 /// and the planner chooses them to match.
-void check_sharding(const YamlMap& map, const Job& job) {
+void check_sharding(const YamlMap& map, Job& job) {
   const auto sharding = map.optional("optimizer_sharding");
   if (!sharding || job.automatic[Setting::optimizer_sharding]) return;
+  for (const SettingValue& sync : listed_values(job, Setting::gradient_sync))
+    if (!can_shard(job.execution)) traits(Setting::gradient_sync).set(job, sync);
   try {
     check_optimizer_sharding(job.execution);
   } catch (const Error& error) {
@@ -155,7 +159,7 @@ void check_sharding(const YamlMap& map, const Job& job) {
 }
 
 /// Checks the settings of an execution that require each other.
-void check_execution(const YamlMap& map, const Job& job) {
+void check_execution(const YamlMap& map, Job& job) {
   const ScheduleTraits& schedule = traits(job.execution.schedule);
   if (schedule.has_chunks && !job.execution.chunks)
     throw map.required("schedule")

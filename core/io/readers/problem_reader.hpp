@@ -9,10 +9,10 @@
 
 namespace dtfm::io {
 
-/// What users say of a problem besides its topology.
+/// Inputs of a problem other than its topology.
 struct ProblemFiles {
   std::optional<std::string> job = {};          // file
-  std::optional<int> batch = {};                // sequences; empty: that of the job
+  std::optional<int> batch = {};                // global batch, samples; empty: that of the job
   std::optional<std::string> calibration = {};  // file or name of a shipped one; empty: see calibration_for
 };
 

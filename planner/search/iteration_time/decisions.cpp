@@ -19,16 +19,8 @@
 namespace dtfm::search {
 namespace {
 
-/// Ratios that the job lists, or those of fp16 activations and gradients: uncompressed, 8 bits, 4 bits. The
-/// strongest is the last.
-std::vector<SettingValue> compression_choices(const Job& job, Setting setting) {
-  std::vector<SettingValue> values = listed_values(job, setting);
-  if (values.empty()) return {CompressionRatio{1}, CompressionRatio{0.5}, CompressionRatio{0.25}};
-  std::stable_sort(values.begin(), values.end(), [](const SettingValue& a, const SettingValue& b) {
-    return std::get<CompressionRatio>(a).ratio > std::get<CompressionRatio>(b).ratio;
-  });
-  return values;
-}
+/// Ratios of fp16 activations and gradients: uncompressed, 8 bits, 4 bits.
+constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
 
 /// Whether the heads and widths of a transformer are multiples of `tensor`. The widths of other models are
 /// not known; they are assumed to be multiples of powers of two.
@@ -154,11 +146,13 @@ void Decisions::exclude(const std::vector<int>& devices) {
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
   if (job.automatic[Setting::schedule]) job.execution.schedule = first_schedule(job);
-  if (job.automatic[Setting::recompute] && is_choice(job, Setting::recompute, name_of(Recomputation::full)))
-    job.execution.recomputation = Recomputation::full;
-  if (!job.execution.compression.throughput)  // compression takes no time, so the strongest is best
-    for (const Setting it : {Setting::activations, Setting::gradients})
-      if (job.automatic[it]) traits(it).set(job, compression_choices(job, it).back());
+  if (job.automatic[Setting::recompute])
+    for (const RecomputationTraits& it : recomputation_table())  // the last one needs the least memory
+      if (is_choice(job, Setting::recompute, it.name)) job.execution.recomputation = it.kind;
+  if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
+    if (job.automatic[Setting::activations]) job.execution.compression.activations = strongest;
+    if (job.automatic[Setting::gradients]) job.execution.compression.gradients = strongest;
+  }
   job.automatic = {};
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
   const cost::StageCosts costs(begin, job.parallelism.tensor);
@@ -224,11 +218,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     if (undecided[decided.kind] && !it.is_degree && is_choice(job, decided.kind, decided.get(other)))
       it.set(job, it.get(other));
   }
-  if (!can_shard(job.execution)) {
-    const bool may_replicate = is_choice(job, Setting::optimizer_sharding, name_of(OptimizerSharding::none));
-    if (!may_replicate) return decide_job(base.problem.job);
-    job.execution.optimizer_sharding = OptimizerSharding::none;
-  }
+  if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
     return divides(job.model, it) && is_choice(job, Setting::tensor, it) && degrees.back() % it == 0;
@@ -325,7 +315,6 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
       add_shardings(job, undecided, jobs);
       continue;
     }
-    if (setting.type == SettingType::ratio) continue;  // below
     for (const SettingValue& value : choices(job, setting.kind)) {
       Job other = job;
       setting.set(other, value);
@@ -339,17 +328,10 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
         jobs.push_back(std::move(other));
     }
   }
-  if (job.execution.compression.throughput) {  // see first()
-    const std::vector<SettingValue> activations = compression_choices(job, Setting::activations),
-                                    gradients = compression_choices(job, Setting::gradients);
-    for (std::size_t i = 0; i < std::max(activations.size(), gradients.size()); ++i) {
-      const auto add_ratio = [&](Setting setting, const std::vector<SettingValue>& values) {
-        if (undecided[setting] && i < values.size())
-          add([&](Job& it) { traits(setting).set(it, values[i]); });
-      };
-      add_ratio(Setting::activations, activations);
-      add_ratio(Setting::gradients, gradients);
-    }
+  for (const double ratio : compressions) {
+    if (!job.execution.compression.throughput) break;  // see first()
+    if (undecided[Setting::activations]) add([&](Job& it) { it.execution.compression.activations = ratio; });
+    if (undecided[Setting::gradients]) add([&](Job& it) { it.execution.compression.gradients = ratio; });
   }
   // GPU models with the largest degree of `base` get the new largest degree, which also limits the others.
   const auto degrees_of = [&](const Job& other) {
