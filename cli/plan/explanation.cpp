@@ -1,6 +1,5 @@
 #include "cli/plan/explanation.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>

@@ -104,7 +104,7 @@ Error no_such_shape(const PlanOptions& options, const api::PlanRequest& request,
   return {source, fmt::format("no plan{} is possible: {}", limits, error.what())};
 }
 
-api::PlanAnswer answer_with_progress(const PlanOptions& options, PlanInput& input,
+api::PlanAnswer answer_with_progress(const PlanOptions& options, PlanInput input,
                                      const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   search::SearchOptions& common = input.request.options.common;
@@ -159,7 +159,7 @@ int run_plan_command(const PlanOptions& given) {
   InterruptWatch watch("a plan");
   if (is_root(options.work.ranks)) check_output(options);
   const io::ReadLog read;
-  PlanInput input = read_plan_input(options);
+  const PlanInput input = read_plan_input(options);
   if (is_root(options.work.ranks)) check_not_read(read, output_files(options));
   if (input.given && !continues_alone(options.work.ranks, true))
     return exit_code::done;  // scoring is not divided
@@ -170,7 +170,8 @@ int run_plan_command(const PlanOptions& given) {
   if (!input.given && !continues_alone(options.work.ranks, options.quiet) &&
       !replaces_root(options.work.ranks, options.output))
     return exit_code::done;
-  if (!watch.interrupted()) note_overrun(options);
+  watch.keep_result();  // a score is complete now
+  if (answer.search && !answer.comm_cost && !watch.interrupted()) note_overrun(options);
   write_answer(options, answer, watch.stop());
   if (watch.interrupted()) return exit_code::interrupted;
   return answer.is_feasible() ? exit_code::done : exit_code::infeasible;

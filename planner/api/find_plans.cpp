@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <tuple>
@@ -13,8 +11,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/infinity.hpp"
-#include "core/plan/plan_conflicts.hpp"
-#include "core/plan/shards.hpp"
 #include "planner/api/checkpoint_period.hpp"
 #include "planner/api/churn_plans.hpp"
 #include "planner/api/enumeration.hpp"

@@ -94,6 +94,7 @@ std::vector<Finalist> finalists_of(const FoundPlans& found) {
 PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   FoundPlans found = find_plans(request);
   const search::SearchOptions& common = request.options.common;
+  if (common.ranks) common.ranks->leave();  // the rest is computed by the root, or by what replaces it
   const search::IterationSearchResult& searched = found.found;
   PlanAnswer answer = answer_of(found.best(), request.options.objective);
   answer.search = search_summary(request, searched.evaluations, searched.stopped, searched.convergence);
@@ -107,6 +108,7 @@ PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   answer.fastest_undisturbed = found.fastest_undisturbed;
   answer.interval = found.interval;
   answer.target_changes = request.target_changes;
+  if (common.ranks && !common.ranks->is_root() && !common.ranks->is_broken()) return answer;
   const bool is_cut_short =
       searched.stopped == search::Stopped::time_limit || searched.stopped == search::Stopped::interrupted;
   if (!found.fits() && !is_cut_short)
@@ -176,11 +178,7 @@ double objective_value(Objective objective, const search::PlanCandidate& candida
 
 /// What the planner would do instead; empty if no plan was simulated.
 std::optional<Advice> advice_for(PlanRequest request, const GivenPlan& given, const PlanAnswer& answer) {
-  if (given.brings_job) {
-    request.problem.job.parallelism.pipeline.reset();
-    request.problem.job.parallelism.data.reset();
-    request.problem.job.execution.flush.reset();
-  }
+  if (given.brings_job) request.problem.job.execution.flush.reset();
   const FoundPlans found = find_plans(request);
   if (found.finalist_results.empty()) return std::nullopt;
   const Objective objective = request.options.objective;

@@ -1,4 +1,4 @@
-// A plan and all that is known about it: what plan and score answer.
+// A plan and all that is known about it: the result of plan and score.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ struct SearchSummary {
   long long evaluations = 0;
   search::Stopped stopped = search::Stopped::converged;    // the search, before the simulations
   std::vector<search::ConvergencePoint> convergence = {};  // costs in the unit that the search minimizes
-  bool proves = false;                                     // was asked for a plan that is proven optimal
+  bool proves = false;                                     // the request asked for a proof of optimality
   std::vector<std::pair<int, std::string>> unusable = {};  // devices that cannot be used, with reasons
   std::vector<int> unpriced = {};  // devices not used because their price is needed but unknown
 };
@@ -58,7 +58,7 @@ struct WarmStartAnswer {
   WarmStartResult result;
 };
 
-/// Plans that no other plan beats in iteration time, cost and number of devices at once (pareto.hpp).
+/// The candidates of a Pareto search. `pareto_points` selects those that no other one dominates.
 struct ParetoFront {
   search::ParetoSearch search;
   std::vector<FinalistResult> results;  // one per candidate of `search`, or empty

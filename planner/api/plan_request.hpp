@@ -35,7 +35,7 @@ struct PlanRequest {
   bool explains = false;                                         // what limits the plan
   bool advises = false;                                          // a better plan than a given one
   std::vector<TargetChange> target_changes = {};  // of the job or the given plan, by its target
-  std::string running_plan = {};                  // name of the plan from which a warm start starts
+  std::string running_plan = {};                  // file name of the running plan, for a warm start
 };
 
 /// A plan made elsewhere.
@@ -46,8 +46,8 @@ struct GivenPlan {
   SettingSet undecided = {};                // settings that neither its file nor the job decides
   /// Time between checkpoints, for scenarios that leave it open; empty: it is chosen by simulation.
   std::optional<double> checkpoint_period_s = {};
-  /// The job comes from the plan's file. Its shape and flushes are then decisions of a planner, which do not
-  /// limit the search for a better plan.
+  /// The job comes from the plan's file. Its flushes are then decisions of a planner, which do not limit the
+  /// search for a better plan.
   bool brings_job = false;
 };
 

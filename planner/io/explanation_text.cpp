@@ -100,7 +100,7 @@ class ExplanationFormatter {
   }
 
  private:
-  /// "oregon/0+oregon/1", at most a few.
+  /// "oregon/0, oregon/1"; after four ids, "…".
   std::string ids(const std::vector<int>& devices) const {
     constexpr std::size_t max_shown = 4;
     std::string text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -110,6 +111,8 @@ Notes given_notes(const api::PlanAnswer& answer) {
     notes.push_back("the plan does not fit the memory of its devices: " + format_memory_deficit(answer));
   if (answer.simulation == api::SimulationStatus::failed)
     notes.push_back("the plan could not be simulated: " + answer.simulation_error);
+  if (answer.simulation == api::SimulationStatus::interrupted)
+    notes.emplace_back("interrupted before the plan was simulated");
   return notes;
 }
 

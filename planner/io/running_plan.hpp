@@ -18,8 +18,8 @@ std::string format_model_difference(const Job& from, const Job& to);
 /// another model.
 search::WarmStart warm_start(const api::RunningPlan& running, const Problem& problem, double horizon_s);
 
-/// Throws Error if there are too many steps to find from which device each of `devices` devices fetches its
-/// state (api::migration_steps).
+/// Throws Error if finding the sources of the state for `devices` devices takes more than
+/// api::max_migration_steps steps.
 void check_migration_steps(const api::RunningPlan& running, double steps, int devices);
 
 }  // namespace dtfm::io

@@ -6,9 +6,9 @@ function scoreFactor({ objective, estimate }) {
   return 1e6 / (rateOf(estimate) * estimate.iteration_time_s);
 }
 
-function scoreUnit({ objective, estimate }) {
+function scoreUnit({ objective, estimate, lower_bound: bound }) {
   if (objective === "cost-per-token") return `USD per million ${countedIn(estimate)}`;
-  return objective === "device-efficiency" ? "devices × s" : "s";
+  return objective === "device-efficiency" ? "devices × s" : bound?.unit ?? "s";
 }
 
 /** Draws a step for each better plan; the last one extends to the end of the search. */
