@@ -23,8 +23,9 @@ enum class GradientSync : unsigned char {
 /// devices of a stage.
 extern const GradientSync pair_all_reduce, tensor_all_reduce;
 
-/// What a group does. Sending is a message from the first member to the second. A reduce-scatter leaves each of n members with the sum of one part of their data; an
-/// all-gather sends one part of the data from each member to all. An all-reduce is both.
+/// What a group does. Sending is a message from the first member to the second. A reduce-scatter leaves each
+/// of n members with the sum of one part of their data; an all-gather sends one part of the data from each
+/// member to all. An all-reduce is both.
 enum class Collective : unsigned char { all_reduce, reduce_scatter, all_gather, send };
 
 /// A device, or several interchangeable ones.

@@ -1,8 +1,8 @@
 // Keeps the weighted max-min fair rates of flows in a network of links up to date, incrementally, while flows
 // arrive and leave and capacities change. No link exceeds its capacity, and each flow either has reached its
-// rate cap or crosses a full link on which no flow has a larger rate ÷ weight. All changes of one instant are processed together, and only
-// where they have an effect: first those that change the level of single links (independent_links.hpp), then
-// the rest by filling a part of the network again (partial_filling.hpp).
+// rate cap or crosses a full link on which no flow has a larger rate ÷ weight. All changes of one instant are
+// processed together, and only where they have an effect: first those that change the level of single links
+// (independent_links.hpp), then the rest by filling a part of the network again (partial_filling.hpp).
 #pragma once
 
 #include <span>
