@@ -13,6 +13,7 @@
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/plan/target.hpp"
+#include "planner/api/comm_cost.hpp"
 #include "planner/io/running_plan.hpp"
 #include "simulator/io/scenario_reader.hpp"
 

@@ -56,7 +56,7 @@ std::optional<int> iteration_of(const JsonCursor& event) {
 /// Devices by process, and the iterations. Process 0 is the run.
 class TraceIndex {
  public:
-  TraceIndex(std::string_view text, const std::string& file, const Topology& topology) : topology_(topology) {
+  TraceIndex(std::string_view text, const std::string& file, const Topology& topology) {
     for (int device = 0; device < topology.size(); ++device)
       device_of_.emplace(topology.devices[at(device)].id, device);
     read_json_items(text, file, events_key, [&](const JsonCursor& event) { add(event); });
@@ -104,7 +104,6 @@ class TraceIndex {
     processes_[process] = known->second;
   }
 
-  const Topology& topology_;
   std::map<std::string_view, int> device_of_;  // by id
   std::map<int, int> processes_;
   std::vector<IterationTimes> iterations_;

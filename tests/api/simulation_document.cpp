@@ -115,7 +115,8 @@ TEST_CASE("results for a model of images count images instead of tokens") {
   LayerChain chain;
   chain.input = ModelInput::images;
   result.problem.job.model = chain;
-  result.samples.emplace().summary.mean_s = {1};
+  result.samples = api::SimulateResult::Samples{};
+  result.samples->summary.mean_s = {1};
   result.samples->summary.tokens_per_s = distribution({10});
   result.swarm = {{}, 0.5};
   const json file = json(simulation_document({}, result));

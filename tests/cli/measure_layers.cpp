@@ -26,7 +26,7 @@ Job tiny_job() {
 }
 
 MeasureRequest request_of(const Job& job) {
-  return {job, "lab-card", {}, {1, 2}, {1, 2}, [](double, const std::string&) {}};
+  return {job, "lab-card", {}, {1, 2}, {1, 2}, [](const Progress&) {}};
 }
 
 }  // namespace

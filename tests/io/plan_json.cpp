@@ -303,7 +303,7 @@ TEST_CASE("an unknown schedule in an older plan is answered with the similar one
   file.erase("execution");
   file["parallelism"]["schedule"] = "1f2b";
   const std::string message =
-      error_message([&] { PlanFile(file.dump(), "plan.json").plan(four_devices(), configured_job()).plan; });
+      error_message([&] { PlanFile(file.dump(), "plan.json").plan(four_devices(), configured_job()); });
   CHECK_THAT(message, contains("unknown schedule `1f2b`; did you mean `1f1b`?"));
 }
 

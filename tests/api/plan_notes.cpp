@@ -1,0 +1,104 @@
+#include "planner/io/plan_notes.hpp"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "planner/api/plan.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+using Notes = std::vector<std::string>;
+
+/// Two sites of three devices each, and a chain of four layers with eight micro-batches.
+Problem small_problem() {
+  Problem problem{flat_topology({3, 3}, link_of(1e-4, 1e9), link_of(0.05, 1e8)), chain_job(4, 1e7, 1e7),
+                  Calibration{1, 0, 1, 0}};
+  problem.job.training.global_batch = 8;
+  return problem;
+}
+
+/// The notes besides the first one, which is on layer times.
+Notes further_notes(const api::PlanAnswer& answer) {
+  Notes notes = io::notes_of(answer);
+  REQUIRE_FALSE(notes.empty());
+  CHECK(notes.front() == "times on GPU one are estimates: the job has no profile of it");
+  notes.erase(notes.begin());
+  return notes;
+}
+
+/// A plan that was searched for and simulated, without anything else to note.
+api::PlanAnswer found_answer() {
+  api::PlanRequest request{small_problem()};
+  request.options.common.evaluations = 500;
+  return api::plan(request);
+}
+
+}  // namespace
+
+TEST_CASE("a plan that a search found needs no further notes") {
+  CHECK(further_notes(found_answer()) == Notes{});
+}
+
+TEST_CASE("notes on a search say what ended it, and which devices it did not use") {
+  api::PlanAnswer answer = found_answer();
+  answer.search->stopped = search::Stopped::time_limit;
+  answer.search->unpriced = {1, 2};
+  answer.search->unusable = {{0, "no times"}};
+  answer.search->proves = true;
+  answer.simulation = api::SimulationStatus::late;
+  answer.unfinished.target_times = true;
+  const std::vector<Device>& devices = answer.problem.topology->devices;
+  CHECK(
+      further_notes(answer) ==
+      Notes{
+          "stopped by --time-limit: another run may give another plan",
+          "2 devices without a price not used, " + devices[1].id +
+              " first; set it in the topology: `price: 1.2 USD/h`",
+          "1 device cannot be used, " + devices[0].id + " first: no times",
+          "no finalist could be simulated within the time limit: this is the plan with the best estimate",
+          "the plan is not proven optimal; --prove supports only small problems with iteration_barrier true, "
+          "without --scenario",
+          "there was not enough time to simulate the plan in trainers"});
+}
+
+TEST_CASE("notes on a plan that exceeds memory say what would make one fit") {
+  api::PlanAnswer answer = found_answer();
+  answer.finalists.front().candidate.deficit_bytes = 1e9;
+  answer.estimate->memory = {{0, 3e9, 16e9}, {1, 17.5e9, 16e9}};
+  const std::string deficit = "; in the plan with the smallest deficit, " +
+                              answer.problem.topology->devices[1].id + " needs 17.5 GB and has 16 GB";
+  CHECK(further_notes(answer) ==
+        Notes{"no plan that fits the memory of the devices was found before the search ended" + deficit});
+  answer.feasible_changes = Notes{"more stages"};
+  CHECK(further_notes(answer) ==
+        Notes{"no plan fits the memory of the devices" + deficit, "it would fit with more stages"});
+}
+
+TEST_CASE("notes on scenarios say under which the plan makes no progress") {
+  api::PlanAnswer answer = found_answer();
+  constexpr double never = std::numeric_limits<double>::infinity();
+  answer.finalists.front().simulated = {
+      {"calm", 1, 1, 1}, {"storm", never, never, never, "a device left"}, {"gusts", 2, 2, never}};
+  CHECK(
+      further_notes(answer) ==
+      Notes{
+          "simulated under scenario storm, the plan completes no iteration: a device left",
+          "simulated under scenario gusts, the plan deadlocks before the horizon; its mean is over the whole "
+          "horizon"});
+}
+
+TEST_CASE("notes on a given plan begin with those of its reader") {
+  const Problem problem = small_problem();
+  api::GivenPlan given{plan_of(problem.job, 1, 1, 1)};
+  given.notes = {"a flag was ignored"};
+  api::PlanRequest request{problem};
+  request.options.common.stop = [] { return true; };
+  CHECK(further_notes(api::score(request, given)) ==
+        Notes{"a flag was ignored", "the pipelines compute 1 micro-batches, but job chain has 8",
+              "interrupted before the plan was simulated"});
+}
