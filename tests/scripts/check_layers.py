@@ -25,7 +25,7 @@ GOOD = {
                                     '#include "core/io/io.hpp"\n',
     "simulator/io/reader.cpp": '#include "core/io/io.hpp"\n#include "simulator/engine.hpp"\n',
     "kernels/device_info.cu": "#include <cuda_runtime_api.h>\n",
-    "cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <iostream>\n#include "planner/search/search.hpp"\n'
+    "cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <iostream>\n#include "planner/api/plan.hpp"\n'
                     '#include "core/io/io.hpp"\n#include "simulator/engine.hpp"\nint main() { std::cout << 1; }\n',
     "tests/core/a.cpp": '#include "core/base/units.hpp"\n#include "tests/support/catch.hpp"\nvoid f() { puts(""); }\n',
     "scripts/run.sh": "#!/bin/bash\n",
@@ -60,6 +60,8 @@ BAD = [
     ("planner/io/a.hpp", "#include <fstream>\n", 1, "only core/io and cli touch files"),
     ("kernels/a.cu", '#include "core/base/units.hpp"\n', 1, "kernels must not include core"),
     ("cli/a.cpp", '#include "tests/support/catch.hpp"\n', 1, "cli must not include tests"),
+    ("cli/a.cpp", '#include "planner/search/search.hpp"\n', 1, "cli must not include planner/search"),
+    ("cli/a.cpp", '#include "planner/cost/cost.hpp"\n', 1, "cli must not include planner/cost"),
     ("planner/cost/a.hpp", '#include "cost.hpp"\n', 1, "by its path from the root"),
     ("core/a.cpp", "#pragma omp parallel for\n", 1, "may create threads"),
     ("cli/a.cpp", "# pragma  omp critical\n", 1, "may create threads"),
