@@ -47,6 +47,7 @@ void choose_layout(const SimulateRequest& request, SimulateResult& result) {
         "", fmt::format("no layout of {} can be simulated: {}", scheme.name, result.chosen->no_layout_reason));
   if (const auto& layout = result.chosen->layout) {
     result.problem.job = layout->job;
+    result.problem.job.listed.clear();  // schemes have settings of their own
     result.plan = layout->plan;
   }
   result.undecided = result.problem.job.automatic;

@@ -283,6 +283,16 @@ TEST_CASE("simulate takes the fastest layout of a scheme") {
   CHECK(error_message([&] { api::simulate(request); }) == "unknown scheme 'megatrom'");
 }
 
+TEST_CASE("a scheme is simulated with its own settings whatever the job lists") {
+  api::SimulateRequest request{small_problem()};
+  request.scheme = "megatron";
+  const double seconds = api::simulate(request).report.iteration_time_s.mean;
+  request.problem.job.automatic = {Setting::schedule, Setting::gradient_sync};
+  request.problem.job.listed = {{Setting::schedule, {"1f1b", "gpipe"}},
+                                {Setting::gradient_sync, {"tree", "sharded-ps"}}};
+  CHECK(api::simulate(request).report.iteration_time_s.mean == seconds);
+}
+
 TEST_CASE("without a layout that fits, a scheme is not simulated") {
   api::SimulateRequest request{small_problem()};
   request.problem.topology.edit().gpus.front().memory = Bytes(1e3);
