@@ -86,22 +86,22 @@ void check_output(const PlanOptions& options) {
   if (options.pareto) check_kind(*options.pareto, io::is_pareto_prefix, "file of --pareto");
 }
 
-/// Names where the numbers of stages and replicas, of which no plan is possible, are set.
+/// No plan has the requested numbers of stages and replicas. Names the option or the job that sets them or,
+/// if neither does, the option that could.
 Error no_such_shape(const PlanOptions& options, const api::PlanRequest& request, const Error& error) {
-  const Parallelism& parallelism = request.problem.job.parallelism;
-  const bool is_in_job = parallelism.pipeline || parallelism.data || request.problem.job.comm_cost_stages ||
-                         options.objective != Objective::comm_cost;
-  const std::string source = options.pipeline ? "--pipeline"
-                             : options.data   ? "--data"
-                             : is_in_job      ? "job " + request.problem.job.name
-                                              : "--pipeline";
-  if (options.objective == Objective::comm_cost) return {source, error.what()};
+  const Job& job = request.problem.job;
+  const std::string option = options.pipeline ? "--pipeline" : options.data ? "--data" : "";
+  if (options.objective == Objective::comm_cost) {
+    const bool is_in_job = job.parallelism.pipeline || job.parallelism.data || job.comm_cost_stages;
+    return {!option.empty() ? option : is_in_job ? "job " + job.name : "--pipeline", error.what()};
+  }
   const auto& [stages, replicas] = request.options.limits;
   std::string limits;
   if (stages) limits += fmt::format(" of {}", format_count(*stages, "stage"));
   if (replicas)
     limits += fmt::format("{}{}", limits.empty() ? " of " : " and ", format_count(*replicas, "replica"));
-  return {source, fmt::format("no plan{} is possible: {}", limits, error.what())};
+  return {option.empty() ? "job " + job.name : option,
+          fmt::format("no plan{} is possible: {}", limits, error.what())};
 }
 
 api::PlanAnswer answer_with_progress(const PlanOptions& options, PlanInput input,

@@ -18,10 +18,6 @@ using nlohmann::json;
 
 namespace {
 
-StageMemory memory_of(int, int stage) {
-  return stage == 0 ? StageMemory{1e9, 1e8, 0} : StageMemory{5e8, 1e7, 0};
-}
-
 /// Needed because Catch cannot print JSON.
 std::string text(const json& value) {
   return value.dump();
@@ -48,7 +44,7 @@ nlohmann::ordered_json document_of(const SampleSummary& samples) {
 
 TEST_CASE("the result file has the specified content") {
   const TwoStages run;
-  RunStatistics statistics(run.topology, memory_of, {{}, {}});
+  RunStatistics statistics(run.topology, memory_of_two, {{}, {}});
   statistics.on_interval(run.iteration());
   SimReport report;
   report.length_s = 13;

@@ -23,14 +23,10 @@ using nlohmann::json;
 
 namespace {
 
-StageMemory memory_of(int, int stage) {
-  return stage == 0 ? StageMemory{1e9, 1e8, 0} : StageMemory{5e8, 1e7, 0};
-}
-
 /// Returns the trace of two intervals: the iteration, and the same again from 12.5 on, aborted at 15.5.
 json trace_of(const TwoStages& run) {
   std::string text;
-  ChromeTrace trace(run.topology, memory_of, [&](std::string_view part) { text += part; });
+  ChromeTrace trace(run.topology, memory_of_two, [&](std::string_view part) { text += part; });
   trace.on_interval(run.iteration());
   TwoStages again;
   again.abort_at(3);
@@ -112,7 +108,7 @@ TEST_CASE("a trace shows both parts of a split backward pass") {
   std::get<LayerChain>(problem.job.model).layers[1].parameters = 0;
   problem.job.execution.schedule = Schedule::zero_bubble_h1;
   std::string written;
-  ChromeTrace trace(problem.topology, memory_of, [&](std::string_view part) { written += part; });
+  ChromeTrace trace(problem.topology, memory_of_two, [&](std::string_view part) { written += part; });
   SimOptions options;
   options.iterations = 1;
   options.observers = {&trace};

@@ -13,6 +13,7 @@
 #include "core/base/index.hpp"
 #include "core/cluster/topology.hpp"
 #include "simulator/observation/observer.hpp"
+#include "simulator/report/memory_use.hpp"
 
 namespace dtfm {
 using namespace sim;
@@ -99,5 +100,10 @@ class TwoStages {
                finish);
   }
 };
+
+/// What the stages hold in bytes: 1 GB and 0.5 GB, and 100 MB and 10 MB per micro-batch.
+inline sim::StageMemory memory_of_two(int, int stage) {
+  return stage == 0 ? sim::StageMemory{1e9, 1e8, 0} : sim::StageMemory{5e8, 1e7, 0};
+}
 
 }  // namespace dtfm
