@@ -118,7 +118,7 @@ std::vector<ComparedRun> simulate_scenarios(const CompareRequest& request, const
 ComparedScheme choose_scheme(const CompareRequest& request, const Scheme& scheme) {
   return {std::string(scheme.name),
           std::string(scheme.what),
-          assumptions(scheme, request.options),
+          assumptions(scheme, request.options, request.problem.job),
           choose_layout(request.problem, scheme, request.options, request.work),
           {}};
 }

@@ -45,12 +45,15 @@ void choose_layout(const SimulateRequest& request, SimulateResult& result) {
   if (!result.has_layout() && result.chosen->is_input_error)
     throw Error(
         "", fmt::format("no layout of {} can be simulated: {}", scheme.name, result.chosen->no_layout_reason));
+  Job& job = result.problem.job;
   if (const auto& layout = result.chosen->layout) {
-    result.problem.job = layout->job;
-    result.problem.job.listed.clear();  // schemes have settings of their own
+    job = layout->job;
     result.plan = layout->plan;
+  } else if (result.chosen->swarm) {
+    job.execution.micro_batch = result.chosen->micro_batch;
   }
-  result.undecided = result.problem.job.automatic;
+  // The scheme decides the others.
+  result.undecided = job.automatic = job.automatic & SettingSet{Setting::activations, Setting::gradients};
 }
 
 /// Replaces an automatic period of the scenario's checkpoint by that of the plan or, without one, by Young

@@ -171,7 +171,8 @@ std::vector<std::string> scheme_notes(const api::SimulateRequest& request,
   return {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
                       api::format_shape(result.problem, *result.chosen), result.chosen->fitting,
                       result.chosen->tried),
-          fmt::format("scheme {} assumes: {}", scheme.name, api::assumptions(scheme, request.options))};
+          fmt::format("scheme {} assumes: {}", scheme.name,
+                      api::assumptions(scheme, request.options, request.problem.job))};
 }
 
 }  // namespace

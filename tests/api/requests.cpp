@@ -290,7 +290,12 @@ TEST_CASE("a scheme is simulated with its own settings whatever the job lists") 
   request.problem.job.automatic = {Setting::schedule, Setting::gradient_sync};
   request.problem.job.listed = {{Setting::schedule, {"1f1b", "gpipe"}},
                                 {Setting::gradient_sync, {"tree", "sharded-ps"}}};
-  CHECK(api::simulate(request).report.iteration_time_s.mean == seconds);
+  const api::SimulateResult listed = api::simulate(request);
+  CHECK(listed.report.iteration_time_s.mean == seconds);
+  CHECK(listed.undecided.is_empty());
+  request.problem.job.automatic = {Setting::micro_batch, Setting::gradients};
+  request.scheme = "swarm";
+  CHECK(api::simulate(request).undecided == SettingSet{Setting::gradients});
 }
 
 TEST_CASE("without a layout that fits, a scheme is not simulated") {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/index.hpp"
+#include "core/plan/settings.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -267,6 +268,59 @@ TEST_CASE("the stages of a swarm fit every device") {
   for (int device = 1; device < 4; ++device) problem.topology.edit().devices[at(device)].gpu = 1;
   CHECK(choose_layout(problem, scheme("swarm"), {0}, 1)
             .no_layout_reason.starts_with("s0/1 needs 0.2 GB of 0.1"));
+}
+
+namespace {
+
+double rate_of(const Problem& problem, std::string_view name) {
+  const ChosenLayout chosen = choose_layout(problem, scheme(name), {0}, 1);
+  SimOptions options;
+  options.iterations = chosen.swarm ? swarm_trial_steps : 1;
+  return simulate_chosen(problem, chosen, {}, options).tokens_per_s;
+}
+
+/// Checks that the scheme is as fast with a list of values as with the fastest of them.
+void check_tries_all(Problem problem, std::string_view name, Setting setting,
+                     const std::vector<SettingValue>& values) {
+  CAPTURE(name, name_of(setting));
+  std::vector<double> rates;
+  for (const SettingValue& value : values) {
+    traits(setting).set(problem.job, value);
+    rates.push_back(rate_of(problem, name));
+  }
+  const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
+  CHECK(*least < *most);
+  traits(setting).set(problem.job, values.front());
+  problem.job.automatic[setting] = true;
+  problem.job.listed[setting] = values;
+  CHECK(rate_of(problem, name) == *most);
+}
+
+}  // namespace
+
+TEST_CASE("schemes try all values that the job lists for settings that they take from it") {
+  Problem problem = small_problem(4, 1, 8);
+  const std::vector<SettingValue> recomputations = {"full", "none"};
+  for (const std::string_view name : {"megatron", "deepspeed", "gpipe-random", "data-parallel", "zero3",
+                                      "local-sgd", "skip-pipe", "single-gpu"})
+    check_tries_all(problem, name, Setting::recompute, recomputations);
+  for (const std::string_view name : {"gpipe-random", "skip-pipe"})
+    check_tries_all(problem, name, Setting::gradient_sync, {"central-ps", "ring"});
+  problem.constants.micro_batch_overhead_s = 0.1;
+  check_tries_all(problem, "swarm", Setting::micro_batch, {1, 2});
+}
+
+TEST_CASE("of values that are automatic schemes try all recomputations but one gradient synchronization") {
+  Problem problem = small_problem(4, 1, 8);
+  const auto tried = [&] { return choose_layout(problem, scheme("gpipe-random"), {0}, 1).tried; };
+  const int once = tried();
+  const auto assumed = [&] { return assumptions(scheme("gpipe-random"), {}, problem.job); };
+  const std::string fixed = assumed();
+  problem.job.automatic = {Setting::gradient_sync};
+  CHECK(tried() == once);
+  CHECK(assumed() == fixed + "; of gradient_sync auto, only sharded-ps is tried");
+  problem.job.automatic = {Setting::gradient_sync, Setting::recompute};
+  CHECK(tried() == once * static_cast<int>(recomputation_table().size()));
 }
 
 // Four devices and a batch of 16: micro-batches of at most 4, each with 100 bytes of activations per layer.

@@ -8,6 +8,7 @@
 #include "planner/api/schemes/skip_pipe.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/plan/settings.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -25,7 +26,7 @@ constexpr Scheme table[] = {
     {"gpipe-random", "GPipe on random devices, without planning, the best of all depths",
      "messages overlap with compute; the job's gradient_sync; equal stages; pipeline flushes as often as "
      "memory requires",
-     gpipe_random_layouts},
+     gpipe_random_layouts, SchemeOption::none, Setting::gradient_sync},
     {"data-parallel", "a replica on every device", "ring all-reduce after the last backward pass",
      data_parallel_layouts},
     {"zero2", "ZeRO with sharded gradients and optimizer states",
@@ -55,14 +56,14 @@ constexpr Scheme table[] = {
     {"skip-pipe", "SkipPipe: each micro-batch skips 0.25 of the stages, or --skip, on its own path",
      "skipped stages are not computed and not counted in model FLOP/s; the effect on convergence is not "
      "modelled; equal stages; the job's gradient_sync; paths are planned before the run",
-     skip_pipe_layouts, SchemeOption::skip},
+     skip_pipe_layouts, SchemeOption::skip, Setting::gradient_sync},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
     {"swarm",
      "SWARM: peers serve stages, dynamic routing of micro-batches; the job's or the best number of stages",
      "micro-batches of the next batches are in flight before a step; activations from peer to peer; full "
      "recomputation; a peer switches stage every 300 s at most, where that helps; all-reduces concurrent "
      "with messages; compression, if any, on all links; memory of queues is not counted",
-     nullptr, SchemeOption::verification},
+     nullptr, SchemeOption::verification, Setting::micro_batch},
 };
 
 struct Trial {
@@ -137,25 +138,63 @@ void keep_largest_that_fits(const Problem& problem, std::vector<Layout>& layouts
   layouts = {std::move(layouts.back())};
 }
 
-/// The different layouts with every size of the micro-batch that the job leaves open. Throws NoLayout if
-/// there are none with any size, and Error.
-std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, const SchemeOptions& options) {
-  if (!problem.job.automatic[Setting::micro_batch]) return scheme.layouts(problem, options);
+/// The job with each combination of recomputation and gradient synchronization that it leaves open. Of an
+/// automatic gradient synchronization, only its first value: the schemes that take it from the job have many
+/// layouts, and there are many algorithms.
+std::vector<Job> jobs_to_try(const Job& job) {
+  std::vector<Job> jobs = {job};
+  for (const Setting setting : {Setting::recompute, Setting::gradient_sync}) {
+    if (!job.automatic[setting]) continue;
+    if (setting == Setting::gradient_sync && listed_values(job, setting).empty()) continue;
+    std::vector<Job> more;
+    for (const Job& it : jobs)
+      for (const SettingValue& value : choices(job, setting)) {
+        more.push_back(it);
+        traits(setting).set(more.back(), value);
+      }
+    jobs = std::move(more);
+  }
+  return jobs;
+}
+
+/// Adds the layouts that are not among `all` yet.
+void add_different(std::vector<Layout> layouts, std::vector<Layout>& all) {
+  for (Layout& it : layouts)
+    if (std::none_of(all.begin(), all.end(), [&](const Layout& other) { return other.plan == it.plan; }))
+      all.push_back(std::move(it));
+}
+
+/// The different layouts with every size of the micro-batch that the job leaves open. Sets `none` if there
+/// are none with some size. Throws Error.
+std::vector<Layout> layouts_of_all_sizes(const Problem& problem, const Scheme& scheme,
+                                         const SchemeOptions& options, std::optional<NoLayout>& none) {
+  const Job& job = problem.job;
   Problem sized = problem;
   std::vector<Layout> all;
-  std::optional<NoLayout> none;
-  for (const int size : open_micro_batches(problem.job)) {
+  for (const int size : job.automatic[Setting::micro_batch] ? open_micro_batches(job)
+                                                            : std::vector{job.execution.micro_batch}) {
     sized.job.execution.micro_batch = size;
     try {
-      for (Layout& it : scheme.layouts(sized, options))
-        if (std::none_of(all.begin(), all.end(), [&](const Layout& other) { return other.plan == it.plan; }))
-          all.push_back(std::move(it));
+      add_different(scheme.layouts(sized, options), all);
     } catch (const NoLayout& why) {
       if (!none) none = why;
     }
   }
-  if (all.empty() && none) throw *none;
   keep_largest_that_fits(problem, all);
+  return all;
+}
+
+/// The different layouts with all values that the scheme takes from the job and that the job leaves open.
+/// Throws NoLayout if there are none with any values, and Error.
+std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, const SchemeOptions& options) {
+  Problem own = problem;
+  std::vector<Layout> all;
+  std::optional<NoLayout> none;
+  for (Job& job : jobs_to_try(problem.job)) {
+    own.job = std::move(job);
+    add_different(layouts_of_all_sizes(own, scheme, options, none), all);
+  }
+  if (all.empty() && none) throw *none;
   return all;
 }
 
@@ -201,8 +240,12 @@ bool is_swarm(const Scheme& scheme) {
   return scheme.layouts == nullptr;
 }
 
-std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
+std::string assumptions(const Scheme& scheme, const SchemeOptions& options, const Job& job) {
   std::string text(scheme.assumes);
+  if (const auto setting = scheme.first_of_automatic;
+      setting && job.automatic[*setting] && listed_values(job, *setting).empty())
+    text += fmt::format("; of {} auto, only {} is tried", name_of(*setting),
+                        format_value(traits(*setting).get(job)));
   if (scheme.option == SchemeOption::sync_every && options.sync_every)
     text += fmt::format("; here every {} iterations", *options.sync_every);
   if (scheme.option == SchemeOption::skip)
@@ -274,8 +317,11 @@ sim::SimOptions layout_options(const Layout& layout, sim::SimOptions options) {
 
 sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen,
                                const sim::Scenario& scenario, const sim::SimOptions& options) {
-  if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options).report;
   Problem own = problem;
+  if (chosen.swarm) {
+    own.job.execution.micro_batch = chosen.micro_batch;
+    return simulate_as_swarm(own, *chosen.swarm, scenario, options).report;
+  }
   own.job = chosen.layout->job;
   return sim::simulate(own, chosen.layout->plan, scenario, layout_options(*chosen.layout, options));
 }
@@ -284,7 +330,7 @@ std::string format_shape(const Problem& problem, const ChosenLayout& chosen) {
   if (chosen.swarm)
     return fmt::format("{} stage{} of {} peer{}, micro-batch {}{}", chosen.swarm->stages,
                        chosen.swarm->stages == 1 ? "" : "s", problem.topology->size(),
-                       problem.topology->size() == 1 ? "" : "s", problem.job.execution.micro_batch,
+                       problem.topology->size() == 1 ? "" : "s", chosen.micro_batch,
                        chosen.is_partly_verified ? ", partly not verified" : "");
   const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;

@@ -60,6 +60,8 @@ struct Scheme {
   /// Error if the memory that a layout needs cannot be determined. Null for a swarm, which has no plan.
   std::vector<Layout> (*layouts)(const Problem&, const SchemeOptions&);
   SchemeOption option = SchemeOption::none;
+  /// A setting that it takes from the job and of which it tries only the first value if it is automatic.
+  std::optional<Setting> first_of_automatic = {};
 };
 
 std::span<const Scheme> schemes();
@@ -68,12 +70,13 @@ const Scheme& scheme_named(std::string_view name);
 
 bool is_swarm(const Scheme& scheme);
 
-/// The assumptions behind the results with these options.
-std::string assumptions(const Scheme& scheme, const SchemeOptions& options);
+/// The assumptions behind the results with these options for this job.
+std::string assumptions(const Scheme& scheme, const SchemeOptions& options, const Job& job);
 
 struct ChosenLayout {
   std::optional<Layout> layout;          // the fastest whose undisturbed iteration fits the devices' memory
   std::optional<sim::SwarmSetup> swarm;  // instead of `layout`, for a swarm
+  int micro_batch = 0;                   // of `swarm`
   int tried = 0, fitting = 0;
   std::string no_layout_reason;     // if there is none
   bool is_input_error = false;      // there is none because invalid input prevents all simulations
@@ -82,7 +85,9 @@ struct ChosenLayout {
   bool is_any() const { return layout || swarm; }
 };
 
-/// Tries all layouts of a scheme by simulating one iteration of each. The result does not depend on the
+/// Tries all layouts of a scheme by simulating one iteration of each, with all values of micro-batch,
+/// recomputation and gradient synchronization that the scheme takes from the job and that the job lists, and
+/// with all micro-batches and recomputations if they are automatic. The result does not depend on the
 /// number of threads. Once `stop`, which is called regularly, returns true, the choice is among the layouts
 /// tried so far. Throws Error for input with which no scheme can be simulated, such as a profile of another
 /// model or compression of unknown duration.
@@ -148,7 +153,8 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
 // Swarms (swarm_scheme.cpp).
 
 /// Chooses the number of stages with which a swarm is fastest, among those that divide the layers and fit the
-/// memory of every device; if the job gives a number, which need not divide the layers, only that one. A
+/// memory of every device; if the job gives a number, which need not divide the layers, only that one. Of the
+/// micro-batches that the job lists, chooses the fastest; of an automatic one, takes one sequence. A
 /// verifying swarm prefers numbers with which every stage has at least two peers. Activations are sent from
 /// peer to peer, and at most one peer migrates every 300 s.
 ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, const Work& work);

@@ -142,24 +142,42 @@ std::vector<int> stages_to_try(const Problem& problem) {
   return divisors;
 }
 
-/// The numbers of stages that fit every device. Sets the counts of `chosen`, and why a number does not fit.
-std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
-  std::vector<int> fitting;
+/// The micro-batches that the job lists, or else that of the job, which is one sequence if it is automatic.
+std::vector<int> micro_batches_to_try(const Job& job) {
+  const bool has_list = job.automatic[Setting::micro_batch] && job.listed.contains(Setting::micro_batch);
+  return has_list ? open_micro_batches(job) : std::vector{job.execution.micro_batch};
+}
+
+Problem with_micro_batch(Problem problem, int micro_batch) {
+  problem.job.execution.micro_batch = micro_batch;
+  return problem;
+}
+
+struct SwarmShape {
+  int stages = 1, micro_batch = 1;
+};
+
+/// The shapes that fit every device. Sets the counts of `chosen`, and why a shape does not fit.
+std::vector<SwarmShape> fitting_shapes(const Problem& problem, ChosenLayout& chosen) {
+  std::vector<SwarmShape> fitting;
   chosen.is_input_error = true;
   std::optional<MemoryDeficit> smallest;
-  for (const int stages : stages_to_try(problem)) {
+  const auto add_if_fitting = [&](const SwarmShape& shape) {
     ++chosen.tried;
     try {
-      const std::optional<MemoryDeficit> deficit = deficit_in(problem, stages);
+      const std::optional<MemoryDeficit> deficit =
+          deficit_in(with_micro_batch(problem, shape.micro_batch), shape.stages);
       chosen.is_input_error = false;
       if (deficit)
         keep_smallest(smallest, *deficit);
       else
-        fitting.push_back(stages);
+        fitting.push_back(shape);
     } catch (const Error& error) {
       if (chosen.no_layout_reason.empty()) chosen.no_layout_reason = error.what();
     }
-  }
+  };
+  for (const int micro_batch : micro_batches_to_try(problem.job))
+    for (const int stages : stages_to_try(problem)) add_if_fitting({stages, micro_batch});
   if (smallest) chosen.no_layout_reason = smallest->text;
   chosen.fitting = static_cast<int>(fitting.size());
   return fitting;
@@ -200,9 +218,10 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, co
   ChosenLayout chosen;
   chosen.no_layout_reason = excess_of_stages(problem);
   if (!chosen.no_layout_reason.empty()) return chosen;
-  const std::vector<int> fitting = fitting_stages(problem, chosen);
+  const std::vector<SwarmShape> fitting = fitting_shapes(problem, chosen);
   const auto trials = distributed_map(chosen.fitting, work, [&](int i) {
-    return tried(problem, make_setup(fitting[at(i)], given), given.seed, work.stop);
+    const auto& [stages, micro_batch] = fitting[at(i)];
+    return tried(with_micro_batch(problem, micro_batch), make_setup(stages, given), given.seed, work.stop);
   });
   const auto best =
       std::max_element(trials.begin(), trials.end(), [&](const SwarmTrial& a, const SwarmTrial& b) {
@@ -212,7 +231,9 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, co
   if (best == trials.end()) return chosen;
   if (best->rate > 0) {
     chosen.no_layout_reason.clear();
-    chosen.swarm = make_setup(fitting[static_cast<std::size_t>(best - trials.begin())], given);
+    const SwarmShape& shape = fitting[static_cast<std::size_t>(best - trials.begin())];
+    chosen.swarm = make_setup(shape.stages, given);
+    chosen.micro_batch = shape.micro_batch;
     chosen.is_partly_verified = given.verify > 0 && !is_verifiable(*best);
     return chosen;
   }
