@@ -231,6 +231,10 @@ class RunsReader {
         *value = count(*index);
         place = *index;
       }
+    if (cell(Column::micro_batch)) {
+      job.automatic[Setting::micro_batch] = false;
+      job.listed.erase(Setting::micro_batch);
+    }
     if (global_batch % micro_batch != 0)
       throw table_.error(
           place, fmt::format("a micro-batch of {} does not divide a batch of {}", micro_batch, global_batch));

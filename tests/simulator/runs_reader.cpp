@@ -45,6 +45,18 @@ std::string plan_text() {
 
 }  // namespace
 
+TEST_CASE("rows have their micro-batch even if the job leaves it open") {
+  Job open = chain_job(8, 0, 1e6);
+  open.training.global_batch = 8;
+  open.automatic = {Setting::micro_batch};
+  open.listed = {{Setting::micro_batch, {1, 2}}};
+  const auto runs = runs_in("pipeline,data,micro_batch,seconds\n2,2,,1\n2,2,2,1\n2,2,4,1\n", ".", open);
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0].work->plan.execution.micro_batch == 1);
+  CHECK(runs[1].work->plan.execution.micro_batch == 2);
+  CHECK(runs[2].work->plan.execution.micro_batch == 4);
+}
+
 TEST_CASE("a row without a plan deploys the devices in their order") {
   const std::vector<MeasuredRun> runs = runs_in(
       "# seconds by hand\npipeline, data, seconds, micro_batch, global_batch, name\n"
