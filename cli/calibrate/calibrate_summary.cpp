@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/text/json_format.hpp"
 #include "core/io/text/units.hpp"
+#include "planner/io/plan_notes.hpp"
 #include "simulator/calibration/prediction.hpp"
 
 namespace dtfm::cli {
@@ -196,10 +198,26 @@ std::string format_errors(const CalibrateSummary& s) {
       s.fit.degrees_of_freedom);
 }
 
+/// The values used for settings that jobs leave open and neither rows nor plans decide; one note for the
+/// lines of each combination.
+std::vector<std::string> undecided_notes(const CalibrateSummary& s) {
+  std::map<std::string, std::vector<std::size_t>> runs_of;
+  for (std::size_t i = 0; i < s.runs.size(); ++i) {
+    const sim::Workload& work = *s.runs[i].work;
+    const std::string used = io::format_undecided(work.plan.execution, work.undecided);
+    if (!used.empty()) runs_of[fmt::format("job {} leaves open; used: {}", work.job.name, used)].push_back(i);
+  }
+  std::vector<std::string> notes;
+  for (const auto& [what, runs] : runs_of)
+    notes.push_back(
+        fmt::format("lines {}: neither the run nor its plan decides what {}", format_lines(s, runs), what));
+  return notes;
+}
+
 /// Notes to print before the numbers.
 std::vector<std::string> calibration_notes(const CalibrateSummary& s) {
   constexpr double max_residual = 0.25;  // three times the residual of the published runs
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = undecided_notes(s);
   const auto has_peak = [](const sim::MeasuredRun& run) { return run.peak_memory_bytes > 0; };
   if (std::count_if(s.runs.begin(), s.runs.end(), has_peak) == 1)
     notes.emplace_back("process_memory is not fitted, which requires the peak memory of two or more runs");

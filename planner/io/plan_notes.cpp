@@ -222,16 +222,21 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
   return notes;
 }
 
-std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
-                                         const SettingSet& undecided) {
+std::string format_undecided(const ExecutionConfig& used, const SettingSet& undecided) {
   std::vector<std::string> choices;
   for (const SettingTraits* it :
        settings_by_rank([](const auto& row) { return static_cast<int>(row.section); }))
     if (undecided[it->kind] && it->get_in_plan != nullptr)
       choices.push_back(fmt::format("{} {}", it->name, format_value(without_preset(it->get_in_plan(used)))));
+  return fmt::format("{}", fmt::join(choices, ", "));
+}
+
+std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
+                                         const SettingSet& undecided) {
+  const std::string choices = format_undecided(used, undecided);
   if (choices.empty()) return {};
   return {fmt::format("neither the plan nor a search decides what job {} leaves open; used: {}", job.name,
-                      fmt::join(choices, ", "))};
+                      choices)};
 }
 
 std::string format_obstacle(const api::WarmStartResult& result) {

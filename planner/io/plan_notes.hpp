@@ -16,6 +16,8 @@ std::vector<std::string> front_notes(const api::ParetoFront& front, bool has_poi
 /// Notes if the micro-batches of a plan are not those of the job, or are not split evenly.
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 
+/// The values that `used` has for these settings: "micro_batch 1, schedule gpipe". Empty if there are none.
+std::string format_undecided(const ExecutionConfig& used, const SettingSet& undecided);
 /// A note on the values that `used` has for settings of the job which neither a plan nor a search decides.
 /// The tensor degree is never among them, because every plan gives it.
 std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,

@@ -18,6 +18,8 @@ struct Workload {
   Job job;
   Plan plan;
   Roofline roofline = {};
+  /// Settings that neither the run nor its plan decides. They have their first value.
+  SettingSet undecided = {};
 
   Problem problem_with(const Calibration& constants) const { return {*topology, job, constants, roofline}; }
 };

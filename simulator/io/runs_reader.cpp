@@ -191,7 +191,10 @@ class RunsReader {
     if (!own) own = file.job();
     if (!own) throw table_.error(index, fmt::format("{} has no job: name one in a column `job`", file.path()));
     auto& known = workloads_[{topology.get(), job_json(*own).dump(), file.path(), 0, 0}];
-    if (!known) known = make_workload(topology, *own, file.plan(*topology, *own).plan, index);
+    if (!known) {
+      PlanAndNotes read = file.plan(*topology, *own);
+      known = make_workload({topology, *own, std::move(read.plan), context_.roofline, read.undecided}, index);
+    }
     run.work = known;
   }
 
@@ -214,7 +217,8 @@ class RunsReader {
       Placement placement(stages, pipelines);
       for (int device = 0; device < stages * pipelines; ++device)
         placement.at(device % stages, device / stages) = device;
-      known = make_workload(topology, job, plan_from_placement(placement, job), index);
+      known = make_workload(
+          {topology, job, plan_from_placement(placement, job), context_.roofline, job.automatic}, index);
     }
     run.work = known;
   }
@@ -285,18 +289,16 @@ class RunsReader {
   }
 
   /// Throws Error if the workload cannot be simulated, or would take too long for calibration.
-  std::shared_ptr<const sim::Workload> make_workload(const std::shared_ptr<const Topology>& topology, Job job,
-                                                     Plan plan, std::size_t index) const {
+  std::shared_ptr<const sim::Workload> make_workload(sim::Workload made, std::size_t index) const {
     double computations = 0;
-    for (const Pipeline& pipeline : plan.pipelines)
+    for (const Pipeline& pipeline : made.plan.pipelines)
       for (const Stage& stage : pipeline.stages)
         computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
     if (computations > max_computations)
       throw table_.error(index,
                          fmt::format("the run has {:.3g} computations per iteration; the maximum is {:.3g}",
                                      computations, max_computations));
-    auto work = std::make_shared<sim::Workload>(
-        sim::Workload{topology, std::move(job), std::move(plan), context_.roofline});
+    auto work = std::make_shared<const sim::Workload>(std::move(made));
     with_cell_position(index,
                        [&] { sim::iteration_graph(work->problem_with({}), shorten_plan(work->plan)); });
     return work;

@@ -57,6 +57,16 @@ TEST_CASE("rows have their micro-batch even if the job leaves it open") {
   CHECK(runs[2].work->plan.execution.micro_batch == 4);
 }
 
+TEST_CASE("runs know which settings neither they nor their plans decide") {
+  Job open = chain_job(8, 0, 1e6);
+  open.training.global_batch = 8;
+  open.automatic = {Setting::micro_batch, Setting::recompute};
+  const auto runs = runs_in("pipeline,data,micro_batch,seconds\n2,2,,1\n2,2,2,1\n", ".", open);
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[0].work->undecided == open.automatic);
+  CHECK(runs[1].work->undecided == SettingSet{Setting::recompute});
+}
+
 TEST_CASE("a row without a plan deploys the devices in their order") {
   const std::vector<MeasuredRun> runs = runs_in(
       "# seconds by hand\npipeline, data, seconds, micro_batch, global_batch, name\n"
