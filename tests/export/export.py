@@ -168,6 +168,15 @@ class Export(unittest.TestCase):
         (self.folder / "plan.json").write_text(json.dumps(good))
         self.assert_refused(self.export("--to", "netem", "--topology", "other.yaml"), "the plan is for topology")
 
+    def test_a_job_that_contradicts_the_plan(self):
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
+        (self.folder / "other.yaml").write_text(JOB.replace("global_batch: 16", "global_batch: 16, micro_batch: 2"))
+        self.assert_refused(self.export("--to", "torchrun", "--job", "other.yaml"), "plan.json: /execution/micro_batch: micro_batch 1, but")
+        plan = json.loads((self.folder / "plan.json").read_text())
+        plan["job"]["training"]["micro_batch"] = [2, 4]
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+        self.assert_refused(self.export("--to", "torchrun"), "plan.json: /execution/micro_batch: micro_batch 1, but the job's training.micro_batch is [2, 4]; set")
+
     def test_an_impossible_folder(self):
         self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         (self.folder / "file").write_text("mine")

@@ -347,13 +347,15 @@ PlacedExecution read_execution(const JsonCursor& plan, const Job& job) {
   return result;
 }
 
-/// Throws Error at the first setting of the plan that contradicts the job.
-void check_job(const PlacedExecution& placed, const Plan& plan, const Job& job) {
-  const std::vector<PlanConflict> conflicts = plan_conflicts(plan, job);
+/// Throws Error at the first setting of the plan that contradicts the job. `is_own`: the job is in the same
+/// file.
+void check_job(const PlacedExecution& placed, const Job& job, bool is_own = false) {
+  const std::vector<PlanConflict> conflicts = plan_conflicts({1, placed.execution, {}}, job);
   if (conflicts.empty()) return;
-  const auto place = placed.places.find(conflicts.front().key);
+  const PlanConflict& first = conflicts.front();
+  const auto place = placed.places.find(first.key);
   throw Error(place == placed.places.end() ? placed.place : place->second,
-              format_conflict(conflicts.front()));
+              is_own ? fmt::format("{}; {}", first.problem, first.fix) : format_conflict(first));
 }
 
 /// A topology with the devices that a plan names, which have no attributes other than their ids.
@@ -406,17 +408,20 @@ std::optional<Job> PlanFile::job() const {
   const auto part = root().optional("job");
   if (!part) return std::nullopt;
   Job job = parse_job(YamlDocument(*part));
-  if (root().optional("execution"))
-    job.execution = read_execution(root(), job).execution;
-  else
+  if (!root().optional("execution")) {
     check_agrees(root(), "/job/parallelism", job.execution);
+    return job;
+  }
+  const PlacedExecution placed = read_execution(root(), job);
+  job.execution = placed.execution;  // what the job lists is still checked
+  check_job(placed, job, true);
   return job;
 }
 
 PlanAndNotes PlanFile::plan(const Topology& topology, const Job& job) const {
   const PlacedExecution placed = read_execution(root(), job);
   Plan plan = PlanReader(topology, job, placed.execution).plan(root());
-  check_job(placed, plan, job);
+  check_job(placed, job);
   return {std::move(plan), {}, placed.undecided, read_checkpoint_period(root())};
 }
 
@@ -425,6 +430,10 @@ StandalonePlan PlanFile::standalone_plan(const Job& job) const {
   const PlacedExecution placed = read_execution(root(), job);
   PlanReader reader(names.topology(), job, placed.execution);
   return {reader.read_plan_for_any_topology(root()), names.ids()};
+}
+
+void PlanFile::check_no_conflict(const Job& job) const {
+  check_job(read_execution(root(), job), job);
 }
 
 std::vector<EstimatedMemory> PlanFile::memory() const {

@@ -48,8 +48,9 @@ class PlanFile {
 
   const std::string& path() const { return path_; }
 
-  /// The job (key `job`) with the file's `execution`; nullopt if the file has none. Throws Error if schedule
-  /// or gradient synchronization in `parallelism` differ from them.
+  /// The job (key `job`) with the file's `execution`; nullopt if the file has none. Throws Error if the
+  /// execution is not among the values that the job lists, or if schedule or gradient synchronization in
+  /// `parallelism` differ from it.
   std::optional<Job> job() const;
 
   /// The plan, without notes. Only `pipelines` is required; the keys that follow from it (the degrees in
@@ -65,6 +66,9 @@ class PlanFile {
   /// number of devices of a topology, and the fingerprint and settings that contradict `job` are ignored.
   /// Otherwise throws Error as `plan` does.
   StandalonePlan standalone_plan(const Job& job) const;
+
+  /// Throws Error for settings that contradict `job`, as `plan` does.
+  void check_no_conflict(const Job& job) const;
 
   /// `estimate.memory`; empty if the file does not have it. Throws Error if it is not a list of {device,
   /// needed_bytes, capacity_bytes}.
