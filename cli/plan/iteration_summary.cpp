@@ -203,6 +203,8 @@ class IterationWriter {
                     format_count(advised.shape().replicas, "replica"),
                     format_count(static_cast<long long>(pipeline_major(advised.plan).size()), "device"),
                     format_job_decisions(api::simulated_problem(advised).job, advised.plan));
+    if (finalist.simulated.empty())
+      text += row("estimated, incomplete", advised.iteration_s, gain_note(gain));
     for (const auto& it : finalist.simulated)
       text += row("simulated", it.mean_s,
                   it.scenario == "nominal" ? gain_note(gain) : "mean under " + it.scenario);

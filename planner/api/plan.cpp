@@ -176,15 +176,22 @@ double objective_value(Objective objective, const search::PlanCandidate& candida
   return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd);
 }
 
-/// What the planner would do instead; empty if no plan was simulated.
+/// What the planner would do instead: the best plan so far, compared by estimates, if there was not enough
+/// time to simulate one. Empty if no plan fits in memory or could be simulated.
 std::optional<Advice> advice_for(PlanRequest request, const GivenPlan& given, const PlanAnswer& answer) {
   if (given.brings_job) request.problem.job.execution.flush.reset();
   const FoundPlans found = find_plans(request);
-  if (found.finalist_results.empty()) return std::nullopt;
+  const bool is_estimate =
+      found.simulation == SimulationStatus::interrupted || found.simulation == SimulationStatus::late;
+  if (!found.fits() || (found.finalist_results.empty() && !is_estimate)) return std::nullopt;
   const Objective objective = request.options.objective;
-  const double best = objective_value(objective, found.best(), found.finalist_results.front().seconds);
+  const search::PlanCandidate& candidate = answer.finalists.front().candidate;
+  const double best =
+      objective_value(objective, found.best(),
+                      is_estimate ? found.best().iteration_s : found.finalist_results.front().seconds);
   if (!std::isfinite(best)) return std::nullopt;
-  const double value = objective_value(objective, answer.finalists.front().candidate, answer.seconds);
+  const double value =
+      objective_value(objective, candidate, is_estimate ? candidate.iteration_s : answer.seconds);
   return Advice{finalists_of(found).front(),
                 std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
 }
@@ -231,7 +238,8 @@ PlanAnswer score(const PlanRequest& request, const GivenPlan& given) {
   simulate_given(request, given, work, answer);
   add_target_times(work, answer);
   if (request.advises && !is_stopped(work)) answer.advice = advice_for(request, given, answer);
-  answer.unfinished.advice = request.advises && !answer.advice && is_stopped(work);
+  answer.unfinished.advice =
+      request.advises && (answer.advice ? answer.advice->plan.simulated.empty() : is_stopped(work));
   return answer;
 }
 

@@ -43,7 +43,8 @@ struct CommCostAnswer {
   std::optional<cost::CommCost> best_deployment = {};  // of the same groups, if the plan was given
 };
 
-/// The plan that the planner recommends instead of a given one.
+/// The plan that the planner recommends instead of a given one. If it is not simulated, the search was
+/// interrupted or late: it is the best plan so far, and the plans are compared by their estimates.
 struct Advice {
   Finalist plan;
   /// Relative reduction of the objective; not positive if no better plan was found; nullopt if the objective

@@ -131,12 +131,15 @@ Notes no_progress_notes(const std::vector<api::SimulatedTimes>& simulated) {
   return notes;
 }
 
-Notes unfinished_notes(const api::UnfinishedParts& unfinished) {
+Notes unfinished_notes(const api::UnfinishedParts& unfinished, bool has_advice) {
   Notes notes;
   if (unfinished.explanation) notes.emplace_back("there was not enough time to explain the plan");
   if (unfinished.target_times)
     notes.emplace_back("there was not enough time to simulate the plan in trainers");
-  if (unfinished.advice) notes.emplace_back("interrupted before there was a plan to advise");
+  if (unfinished.advice)
+    notes.emplace_back(has_advice ? "the advice is incomplete: it is the best plan so far, which was not "
+                                    "simulated, compared by its estimate"
+                                  : "interrupted before there was a plan to advise");
   return notes;
 }
 
@@ -185,7 +188,7 @@ Notes notes_of(const api::PlanAnswer& answer) {
   append(no_progress_notes(answer.simulated()), notes);
   if (answer.lower_bound && answer.lower_bound->value > answer.lower_bound->cost * (1 + 1e-9))
     notes.emplace_back("the lower bound exceeds the cost of the plan: internal error, please report it");
-  append(unfinished_notes(answer.unfinished), notes);
+  append(unfinished_notes(answer.unfinished, answer.advice.has_value()), notes);
   return notes;
 }
 

@@ -181,6 +181,22 @@ TEST_CASE("a score advises the plan that a search finds") {
   CHECK(scored.advice->gain.value() == Approx(1 - best_s / scored.seconds).epsilon(1e-12));
 }
 
+TEST_CASE("an interrupted search advises its best plan so far by its estimate") {
+  api::PlanRequest request = plan_request();
+  request.advises = true;
+  bool is_searching = false;
+  request.options.common.on_progress = [&](const Progress&) { is_searching = true; };
+  request.options.common.stop = [&] { return is_searching; };
+  const Plan given = plan_of(request.problem.job, 1, 1, 8);
+  const api::PlanAnswer scored = api::score(request, {given});
+  CHECK(scored.simulation == api::SimulationStatus::done);
+  CHECK(scored.unfinished.advice);
+  REQUIRE(scored.advice);
+  CHECK(scored.advice->plan.simulated.empty());
+  CHECK(scored.advice->gain.value() == Approx(1 - scored.advice->plan.candidate.iteration_s /
+                                                      scored.finalists.front().candidate.iteration_s));
+}
+
 TEST_CASE("an answer has what the search found, and what is known about the best plan") {
   api::PlanRequest request = plan_request();
   request.explains = true;
