@@ -315,7 +315,15 @@ TEST_CASE("the execution of a plan counts rather than the settings in its job") 
   CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }),
              contains("2 does not divide global_batch 7"));
   file["execution"]["micro_batch"] = "auto";
-  CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }), contains("has `auto`"));
+  CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }),
+             contains("/execution/micro_batch: `micro_batch`: is `auto`, but a plan has one value"));
+  file["execution"]["micro_batch"] = {1, 7};
+  CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }),
+             contains("/execution/micro_batch: `micro_batch`: is a list, but a plan has one value"));
+  file["execution"]["micro_batch"] = 1;
+  file["execution"]["compression"]["gradients"] = "auto";
+  CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }),
+             contains("`gradients`: is `auto`, but a plan has one value"));
 }
 
 TEST_CASE("a setting that contradicts the given job is refused at its place in the file") {

@@ -315,6 +315,18 @@ Job parse_job(std::string text, std::string file) {
   return parse_job(YamlDocument(std::move(text), std::move(file)));
 }
 
+namespace {
+
+/// Throws Error if the value, of a plan, is left open.
+void check_decided(const SettingTraits& setting, const YamlMap& map, const Job& decided) {
+  if (!decided.automatic[setting.kind]) return;
+  const YamlValue value = map.required(setting.name);
+  throw value.value_error(
+      fmt::format("is {}, but a plan has one value", value.is_list() ? "a list" : "`auto`"));
+}
+
+}  // namespace
+
 PlacedExecution parse_execution(const YamlDocument& document, const Job& job) {
   const YamlValue root = document.root();
   std::vector<std::string_view> keys;
@@ -332,18 +344,19 @@ PlacedExecution parse_execution(const YamlDocument& document, const Job& job) {
       read_setting(it, *value, decided);
     else if (!it.is_always_written)
       it.set(decided, default_value(it.kind));
+    check_decided(it, map, decided);
   }
   check_execution(map, decided);
   PlacedExecution result;
   for (const auto& [key, value] : root.entries()) result.places[key.text()] = value.where();
   if (const auto compression = map.optional("compression")) {
     decided.execution.compression = {};
-    read_section(*compression, SettingSection::compression, decided);
+    const YamlMap section = read_section(*compression, SettingSection::compression, decided);
+    for (const SettingTraits& it : setting_table())
+      if (it.section == SettingSection::compression) check_decided(it, section, decided);
     for (const auto& [key, value] : compression->entries())
       result.places["compression." + key.text()] = value.where();
   }
-  if (!decided.automatic.is_empty())
-    throw root.error("the execution of a plan has `auto`; expected the settings that were decided");
   result.execution = decided.execution;
   result.place = root.where();
   return result;
