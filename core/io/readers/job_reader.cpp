@@ -119,7 +119,8 @@ void read_list(const SettingTraits& setting, const YamlValue& list, Job& job) {
   if (setting.kind != Setting::schedule) return;
   job.execution.schedule = first_schedule(job);
   if (traits(job.execution.schedule).has_chunks)
-    throw list.value_error("has only schedules that require `chunks`; give one of them, or add another one");
+    throw list.value_error(
+        "has only schedules that require `chunks`; give one of them with `chunks`, or add another one");
 }
 
 /// Sets what the job says about a setting. Values of other settings that are checked with it, or by which it
@@ -164,6 +165,10 @@ void check_execution(const YamlMap& map, Job& job) {
   if (schedule.has_chunks && !job.execution.chunks)
     throw map.required("schedule")
         .value_error(fmt::format("`{}` requires `chunks`, the number of stages per device", schedule.name));
+  if (job.execution.chunks && job.automatic[Setting::schedule])
+    throw map.required("chunks").value_error(
+        "cannot be combined with several schedules, for which the planner chooses it; remove it, or give "
+        "only schedule `interleaved`");
   if (!schedule.has_chunks && job.execution.chunks)
     throw map.required("chunks").value_error("requires schedule `interleaved`");
   check_sharding(map, job);
