@@ -70,8 +70,12 @@ class IterationSearch {
     const PlanScore score = state_.score.with_own_count();
     result_.unchanged = unchanged_plan(warm.plan, job, state_.options.limits, score);
     if (result_.unchanged && uses_tensor_groups(warm.plan, *job)) state_.keep(*result_.unchanged);
-    const auto stop = [&] { return state_.must_stop() || score.evaluated() >= state_.budget.left(); };
-    std::vector<PlanCandidate> repaired = repaired_plans(warm.plan, job, state_.options.limits, score, stop);
+    const auto is_spent = [&] { return score.evaluated() >= state_.budget.left(); };
+    const auto stop = [&] { return state_.must_stop() || is_spent(); };
+    // The budget is extended only if the running plan cannot continue, because there must be a plan.
+    const PlanScore limited = state_.pool.has_fitting() ? score.with_stop(is_spent) : score;
+    std::vector<PlanCandidate> repaired =
+        repaired_plans(warm.plan, job, state_.options.limits, limited, stop);
     state_.budget.count(score.evaluated());
     for (PlanCandidate& candidate : repaired) state_.keep(std::move(candidate));
     state_.record_convergence();
@@ -97,10 +101,11 @@ class IterationSearch {
     const int count = static_cast<int>(result_.finalists.size());
     const long long most = state_.budget.left() / count;
     const auto task = [&](int i) {
+      if (most == 0) return EvaluatedPlans{{result_.finalists[at(i)]}, 0};
       const PlanScore score = state_.score.with_own_count();
       const auto stop = [&] {
         return state_.is_interrupted() || state_.is_late(1 - simulation_time_share) ||
-               score.evaluated() >= most;
+               score.evaluated() >= most - 1;  // the last one is that of the result
       };
       PlanCandidate plan = minimize_migration(result_.finalists[at(i)], score, stop);
       return EvaluatedPlans{{std::move(plan)}, score.evaluated()};

@@ -285,19 +285,25 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
   const auto offer = [&](PlanCandidate candidate) {
     if (is_possible(*job, candidate.shape(), limits)) plans.push_back(std::move(candidate));
   };
-  const Plan complete_plan = repair.complete_plan();
-  if (complete_plan.pipelines.empty()) return plans;
-  const PlanCandidate fitted = fit_plan(job, complete_plan, score);
-  offer(fitted);
-  if (Plan less = drop_slow_sites(fitted, score, stop);
-      less.pipelines.size() < complete_plan.pipelines.size())
-    offer(fit_plan(job, std::move(less), score));
-  const int spare = static_cast<int>(repair.unused().size()) / depth(complete_plan);
-  const int step = std::max(1, (spare + max_added_pipelines - 1) / max_added_pipelines);
-  for (int more = spare; more > 0 && !is_stopped(stop); more -= step)
-    if (is_possible(*job, {depth(complete_plan), static_cast<int>(complete_plan.pipelines.size()) + more},
-                    limits))
-      offer(fit_plan(job, repair.with_added_pipelines(complete_plan, more), score));
+  const auto offer_all = [&] {
+    const Plan complete_plan = repair.complete_plan();
+    if (complete_plan.pipelines.empty()) return;
+    const PlanCandidate fitted = fit_plan(job, complete_plan, score);
+    offer(fitted);
+    if (Plan less = drop_slow_sites(fitted, score, stop);
+        less.pipelines.size() < complete_plan.pipelines.size())
+      offer(fit_plan(job, std::move(less), score));
+    const int spare = static_cast<int>(repair.unused().size()) / depth(complete_plan);
+    const int step = std::max(1, (spare + max_added_pipelines - 1) / max_added_pipelines);
+    for (int more = spare; more > 0 && !is_stopped(stop); more -= step)
+      if (is_possible(*job, {depth(complete_plan), static_cast<int>(complete_plan.pipelines.size()) + more},
+                      limits))
+        offer(fit_plan(job, repair.with_added_pipelines(complete_plan, more), score));
+  };
+  try {
+    offer_all();
+  } catch (const WorkStopped&) {  // the plans so far are returned
+  }
   std::stable_sort(plans.begin(), plans.end(), is_better);
   return plans;
 }
