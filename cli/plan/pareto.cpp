@@ -11,7 +11,26 @@
 
 namespace dtfm::cli {
 
-std::string format_pareto_front(const api::ParetoFront& front, const std::string& file) {
+namespace {
+
+/// Which point the summary shows. It need not be the fastest one: the planner chooses by its objective and,
+/// of near-equal plans, the least sensitive one.
+std::string format_shown_point(const api::ParetoFront& front, const std::vector<api::ParetoPoint>& points,
+                               const Plan& summarized) {
+  const auto point = std::find_if(points.begin(), points.end(), [&](const api::ParetoPoint& it) {
+    return front.search.candidates[it.candidate].plan == summarized;
+  });
+  if (point == points.end()) return "The summary above shows a plan that is not in the front.\n";
+  const auto index = point - points.begin();
+  return fmt::format(
+      "The summary above shows points[{}]{}.\n", index,
+      index == 0 ? ", the fastest" : ", chosen by objective and sensitivity; the fastest is points[0]");
+}
+
+}  // namespace
+
+std::string format_pareto_front(const api::ParetoFront& front, const Plan& summarized,
+                                const std::string& file) {
   constexpr std::size_t max_shown = 8;
   const std::vector<api::ParetoPoint> points = api::pareto_points(front);
   const std::size_t count = points.size(), shown = std::min(max_shown, count);
@@ -28,10 +47,10 @@ std::string format_pareto_front(const api::ParetoFront& front, const std::string
                      name_of(plan.execution.gradient_sync), format_sharding(plan.execution))});
   }
   return fmt::format(
-      "{}\n{}",
+      "{}\n{}{}",
       styled(Style::heading, fmt::format("Pareto front of time, cost and devices: {} in {}",
                                          format_count(static_cast<long long>(count), "plan"), file)),
-      table(rows));
+      table(rows), format_shown_point(front, points, summarized));
 }
 
 }  // namespace dtfm::cli

@@ -7,7 +7,9 @@
 
 namespace dtfm::cli {
 
-/// A table of a few evenly spaced points, including the first and the last; empty if there are none.
-std::string format_pareto_front(const api::ParetoFront& front, const std::string& file);
+/// A table of a few evenly spaced points, including the first and the last, and which point the plan
+/// `summarized` is, whose summary precedes it; empty if there are none.
+std::string format_pareto_front(const api::ParetoFront& front, const Plan& summarized,
+                                const std::string& file);
 
 }  // namespace dtfm::cli

@@ -136,7 +136,7 @@ void write_answer(const PlanOptions& options, const api::PlanAnswer& answer, con
   std::string text = answer.comm_cost ? format_comm_cost_summary(answer) : format_iteration_summary(answer);
   if (answer.front) {
     write_output_file(*options.pareto, io::pareto_json(answer));
-    text = join_blocks({text, format_pareto_front(*answer.front, *options.pareto)});
+    text = join_blocks({text, format_pareto_front(*answer.front, answer.plan, *options.pareto)});
   }
   write_output(options.output, options.format, io::format_json(io::plan_document(answer)), text,
                options.color, [&] {

@@ -51,6 +51,8 @@ def test_pareto():
     points = front["points"]
     check(front["schema"] == "dtfm-pareto/1" and len(points) > 2, front["schema"], len(points))
     check(f"{len(points)} plans in front.json" in text, "the summary lacks the front", text)
+    shown = [i for i, it in enumerate(points) if all(it["plan"][key] == plan[key] for key in ("pipelines", "execution"))]
+    check((f"The summary above shows points[{shown[0]}]" if shown else "shows a plan that is not in the front") in text, shown, text)
     check(not any(better(a, b) for a in points for b in points), "a point dominates another")
     times = [it["simulated"]["iteration_time_s"] for it in points]
     check(times == sorted(times) and times[0] <= plan["finalists"][0]["simulated"]["nominal"]["mean_s"], times)
