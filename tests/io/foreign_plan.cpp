@@ -7,6 +7,7 @@
 
 #include "core/base/index.hpp"
 #include "core/io/readers/csv_plan.hpp"
+#include "core/io/readers/job_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 
@@ -199,4 +200,14 @@ TEST_CASE("unusual but valid input is noted") {
   const auto csv = make_plan_source({"plan.csv", table}, {});
   CHECK(read_any_plan(csv, three_hosts(), seven_layers(), false).notes ==
         Notes{"plan.csv does not specify a job; assuming the built-in seven (use --job FILE for another)"});
+  const auto bare = make_plan_source(
+      {"plan.json", R"({"pipelines": [{"stages": [{"layers": [0, 7], "devices": ["gb"]}]}]})"}, {});
+  CHECK(read_any_plan(bare, three_hosts(), seven_layers(), false).notes ==
+        Notes{"plan.json does not specify a job; assuming the built-in seven (use --job FILE for another)"});
+  CHECK(read_any_plan(bare, three_hosts(), seven_layers(), true).notes.empty());
+  const auto error = [&] {
+    return error_message([&] { read_any_plan(bare, three_hosts(), default_job(), false); });
+  };
+  CHECK_THAT(error(),
+             contains("are in no stage: job gpt3-xl has 24 layers\nplan.json does not specify a job"));
 }

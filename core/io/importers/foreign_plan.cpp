@@ -40,6 +40,22 @@ PlanFormat detect_format(const NamedFile& file) {
               "(`--pipeline-model-parallel-size` …)");
 }
 
+/// An error ends with the first note, as those of other formats do.
+PlanAndNotes read_json_plan(const PlanFile& file, const Topology& topology, const Job& job,
+                            std::vector<std::string> notes) {
+  try {
+    PlanAndNotes read = file.plan(topology, job);
+    read.notes = std::move(notes);
+    return read;
+  } catch (const Error& error) {
+    if (notes.empty()) throw;
+    InputErrors errors;
+    errors.add(error);
+    errors.throw_if_any(notes.front());
+    throw;
+  }
+}
+
 /// Warns of tensor-parallel groups that span hosts: their all-reduces need links within a host.
 std::vector<std::string> cross_host_tensor_notes(const Plan& plan, const Topology& topology) {
   int cross_host_stages = 0;
@@ -87,14 +103,14 @@ std::optional<Job> plan_job(const PlanSource& source) {
 PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, const Job& job,
                            bool job_is_given) {
   const NamedFile& file = source.file;
-  if (source.json) return source.json->plan(topology, job);
-  InputErrors errors;
-  DeviceResolver resolver(topology, errors);
   std::vector<std::string> notes;
-  if (!job_is_given)
+  if (!job_is_given && !plan_job(source))
     notes.push_back(
         fmt::format("{} does not specify a job; assuming the built-in {} (use --job FILE for another)",
                     file.path, job.name));
+  if (source.json) return read_json_plan(*source.json, topology, job, std::move(notes));
+  InputErrors errors;
+  DeviceResolver resolver(topology, errors);
   const std::string closing = notes.empty() ? "" : notes.front();
   const Plan plan = source.format == PlanFormat::csv
                         ? read_csv_plan(file.text, file.path, job, resolver, errors)

@@ -33,10 +33,10 @@ PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks);
 /// JSON. Throws Error as PlanFile::job does.
 std::optional<Job> plan_job(const PlanSource& source);
 
-/// Parses the plan and checks it against topology and job. For formats other than JSON, the notes say that no
-/// job was given (if `job_is_given` is false), which devices are unused, which tensor-parallel groups span
-/// several hosts, and which flags were ignored. Throws Error with all errors of a plan in another format
-/// (InputErrors), or with the first error of a JSON plan.
+/// Parses the plan and checks it against topology and job. The notes say that no job was given (if
+/// `job_is_given` is false and the file has none) and, for formats other than JSON, which devices are unused,
+/// which tensor-parallel groups span several hosts, and which flags were ignored. Throws Error with all
+/// errors of a plan in another format (InputErrors), or with the first error of a JSON plan.
 PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, const Job& job,
                            bool job_is_given = true);
 
