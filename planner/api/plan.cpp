@@ -1,13 +1,13 @@
 #include "planner/api/plan.hpp"
 
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/base/infinity.hpp"
 #include "core/plan/plan_conflicts.hpp"
 #include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
@@ -157,7 +157,6 @@ search::PlanCandidate evaluate(const PlanRequest& request, const Plan& plan) {
 /// Simulates the plan under all scenarios. Adds nothing but the status if that is not possible.
 void simulate_given(const PlanRequest& request, const GivenPlan& given, const Work& work,
                     PlanAnswer& answer) {
-  answer.seconds = std::numeric_limits<double>::infinity();
   Finalist& finalist = answer.finalists.front();
   if (!answer.fits()) {
     answer.simulation = SimulationStatus::out_of_memory;
@@ -177,7 +176,7 @@ void simulate_given(const PlanRequest& request, const GivenPlan& given, const Wo
   answer.seconds = result.seconds;
   answer.checkpoint_period = result.checkpoint_period;
   finalist.simulated = std::move(result.simulated);
-  if (std::isfinite(answer.seconds))
+  if (std::isfinite(result.seconds))
     finalist.sensitivity = simulate_sensitivity({finalist.candidate}, work).front();
   answer.interval = prediction_interval(finalist.candidate, request.spread, finalist.simulated, work.stop);
 }
@@ -203,7 +202,8 @@ std::optional<Advice> advice_for(PlanRequest request, const GivenPlan& given, co
                       is_estimate ? found.best().iteration_s : found.finalist_results.front().seconds);
   if (!std::isfinite(best)) return std::nullopt;
   const double value =
-      objective_value(objective, candidate, is_estimate ? candidate.iteration_s : answer.seconds);
+      objective_value(objective, candidate,
+                      is_estimate ? candidate.iteration_s : answer.seconds.value_or(infinity));
   return Advice{finalists_of(found).front(),
                 std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
 }

@@ -83,7 +83,8 @@ struct PlanAnswer {
   SimulationStatus simulation = SimulationStatus::done;
   std::string simulation_error = {};     // if `simulation` is `failed`
   std::vector<Finalist> finalists = {};  // beginning with the plan itself
-  double seconds = 0;  // per iteration by the criterion of the request; infinite if none is completed
+  /// Per iteration by the criterion of the request; infinite if none is completed, empty if not simulated.
+  std::optional<double> seconds = {};
   std::vector<SimulatedTimes> fastest_undisturbed = {};  // as in FoundPlans
   std::optional<CheckpointPeriod> checkpoint_period = {};
   std::optional<cost::PlanExplanation> explanation = {};
@@ -100,7 +101,10 @@ struct PlanAnswer {
 
   bool fits() const { return finalists.empty() || finalists.front().candidate.deficit_bytes <= 0; }
   /// Whether the plan fits in memory and, as far as is known, completes an iteration under every scenario.
-  bool is_feasible() const { return fits() && std::isfinite(seconds); }
+  bool is_feasible() const {
+    const bool was_rejected = is_given && simulation == SimulationStatus::failed;
+    return fits() && !was_rejected && std::isfinite(seconds.value_or(0));
+  }
   /// Times of the plan by scenario; empty if it was not simulated.
   const std::vector<SimulatedTimes>& simulated() const;
   /// What ended the search, or the simulations if they were interrupted.

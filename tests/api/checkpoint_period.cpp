@@ -81,7 +81,7 @@ TEST_CASE("the chosen period is nearly the best of all periods") {
     const double own_s = result.finalist_results.front().seconds;
     double best_s = std::numeric_limits<double>::infinity();
     for (double period_s = 6; period_s < 3 * between_s; period_s += 6)
-      best_s = std::min(best_s, score_under(problem, result.best().plan, scenario, period_s).seconds);
+      best_s = std::min(best_s, score_under(problem, result.best().plan, scenario, period_s).seconds.value());
     CHECK(own_s <= best_s * 1.05);
     CHECK(own_s ==
           score_under(problem, result.best().plan, scenario, result.checkpoint_period()->seconds).seconds);
@@ -153,7 +153,7 @@ TEST_CASE("a score uses the period of the plan, or chooses one") {
   const PlanAnswer chosen = score_under(problem, plan, open, {});
   REQUIRE(chosen.checkpoint_period);
   CHECK(chosen.checkpoint_period->source == PeriodSource::simulation);
-  CHECK(chosen.seconds <= given.seconds * 1.05);  // as for the best of all periods
+  CHECK(chosen.seconds.value() <= given.seconds.value() * 1.05);  // as for the best of all periods
 }
 
 TEST_CASE("a search that is stopped keeps the first period") {

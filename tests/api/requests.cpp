@@ -178,7 +178,7 @@ TEST_CASE("a score advises the plan that a search finds") {
   REQUIRE(scored.advice);
   CHECK(scored.advice->plan.candidate.plan == found.best().plan);
   const double best_s = found.finalist_results.front().seconds;
-  CHECK(scored.advice->gain.value() == Approx(1 - best_s / scored.seconds).epsilon(1e-12));
+  CHECK(scored.advice->gain.value() == Approx(1 - best_s / scored.seconds.value()).epsilon(1e-12));
 }
 
 TEST_CASE("an interrupted search advises its best plan so far by its estimate") {
@@ -230,7 +230,7 @@ TEST_CASE("a cancelled score has the estimate but no simulated time") {
   CHECK(scored.simulation == api::SimulationStatus::interrupted);
   CHECK(scored.estimate.value().iteration_s > 0);
   CHECK(scored.simulated().empty());
-  CHECK(std::isinf(scored.seconds));
+  CHECK_FALSE(scored.seconds);
 }
 
 TEST_CASE("simulate agrees with the simulated times of the planner") {

@@ -53,7 +53,7 @@ TEST_CASE("1f1b with blocking sends takes as long as 1f1b-blocking") {
   blocking.execution.schedule = problem.job.execution.schedule = Schedule::one_f_one_b_blocking;
   const double without_s =
       simulate_finalists({candidate}, {nominal_scenario()}, RobustCriterion::mean, 1).front().seconds;
-  const double with_s = score({problem}, {blocking}).seconds;
+  const double with_s = score({problem}, {blocking}).seconds.value();
   const Sensitivity found = sensitivity_of(candidate);
   REQUIRE(found.size() == perturbation_table.size());
   CHECK(with_s > 1.04 * without_s);
