@@ -1,22 +1,40 @@
 #include "cli/common/batch_option.hpp"
 
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "core/base/error.hpp"
-#include "core/io/readers/problem_reader.hpp"
+#include "core/plan/settings.hpp"
 
 namespace dtfm::cli {
+namespace {
+
+void check_multiple(int batch, int micro_batch) {
+  if (batch % micro_batch != 0)
+    throw Error("--batch", fmt::format("{} is not a multiple of the micro-batch, {}", batch, micro_batch));
+}
+
+}  // namespace
 
 void add_batch_option(CLI::App& app, std::optional<int>& batch) {
   add_option(app, "--batch", "N", "global batch in sequences [that of the job]",
              [&](const std::string& text) { batch = parse_whole_number("--batch", text, 1, 1'000'000'000); });
 }
 
+void set_global_batch(const std::optional<int>& batch, Job& job) {
+  if (!batch) return;
+  const std::vector<SettingValue> sizes = listed_values(job, Setting::micro_batch);
+  if (sizes.empty()) check_multiple(*batch, job.execution.micro_batch);
+  for (const SettingValue& size : sizes) check_multiple(*batch, std::get<int>(size));
+  job.training.global_batch = *batch;
+}
+
 void check_batch_of_plan(const std::optional<int>& batch, const Plan& plan, const std::string& file) {
   if (!batch) return;
-  io::check_multiple(*batch, plan.execution.micro_batch);
+  check_multiple(*batch, plan.execution.micro_batch);
   long long sum = 0;
   for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
   const int needed = *batch / plan.execution.micro_batch;

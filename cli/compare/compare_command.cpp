@@ -7,6 +7,7 @@
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
+#include "cli/common/read_problem.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/compare/compare_options.hpp"
@@ -14,7 +15,6 @@
 #include "cli/report/report_html.hpp"
 #include "cli/report/write_report.hpp"
 #include "core/io/readers/job_reader.hpp"
-#include "core/io/readers/problem_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/json_format.hpp"
 #include "planner/api/compare.hpp"
@@ -25,8 +25,8 @@ namespace {
 
 api::CompareRequest read_request(const CompareOptions& options) {
   api::CompareRequest request;
-  request.problem = io::read_problem(io::read_topology(options.topology),
-                                     {options.job, options.batch, options.calibration}, io::default_job())
+  request.problem = read_problem(io::read_topology(options.topology),
+                                 {options.job, options.batch, options.calibration}, io::default_job())
                         .problem;
   for (const std::string& file : options.scenarios)
     request.scenarios.push_back(io::read_scenario(file, request.problem.topology));

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include "cli/common/batch_option.hpp"
+#include "cli/common/read_problem.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/plan_reader.hpp"
-#include "core/io/readers/problem_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/plan/plan_conflicts.hpp"
@@ -114,8 +114,8 @@ PlanInput read_plan_input(const PlanOptions& options) {
   std::optional<io::PlanSource> source;
   if (options.score) source = io::read_plan_source(*options.score, options.ranks);
   const std::optional<Job> own = source && !options.job ? io::plan_job(*source) : std::nullopt;
-  auto [read, spread] = io::read_problem(topology, {options.job, options.batch, options.calibration},
-                                         own ? *own : io::default_job());
+  auto [read, spread] = read_problem(topology, {options.job, options.batch, options.calibration},
+                                     own ? *own : io::default_job());
   PlanInput input{{std::move(read)}, {}};
   api::PlanRequest& request = input.request;
   Problem& problem = request.problem;

@@ -13,6 +13,7 @@
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
+#include "cli/common/read_problem.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/report/report_html.hpp"
 #include "cli/report/write_report.hpp"
@@ -23,7 +24,6 @@
 #include "planner/io/simulation_document.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/job_reader.hpp"
-#include "core/io/readers/problem_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/control_characters.hpp"
@@ -52,8 +52,7 @@ Job job_of_plan(const io::PlanSource& source) {
 
 void read_plan(const SimulateOptions& options, const io::PlanSource& source, api::SimulateRequest& request) {
   Job& job = request.problem.job;
-  io::PlanAndNotes read =
-      io::read_any_plan(source, request.problem.topology, job, options.job.has_value());
+  io::PlanAndNotes read = io::read_any_plan(source, request.problem.topology, job, options.job.has_value());
   check_batch_of_plan(options.batch, read.plan, options.plan);
   if (options.job) check_degrees(read.plan, job, options.plan);
   request.plan = std::move(read.plan);
@@ -68,9 +67,8 @@ api::SimulateRequest read_request(const SimulateOptions& options) {
   std::optional<io::PlanSource> source;
   if (!options.scheme) source = io::read_plan_source(options.plan, options.ranks);
   api::SimulateRequest request;
-  auto [problem, spread] =
-      io::read_problem(topology, {options.job, options.batch, options.calibration},
-                       source && !options.job ? job_of_plan(*source) : io::default_job());
+  auto [problem, spread] = read_problem(topology, {options.job, options.batch, options.calibration},
+                                        source && !options.job ? job_of_plan(*source) : io::default_job());
   request.problem = std::move(problem);
   request.spread = std::move(spread);
   if (source) read_plan(options, *source, request);
@@ -107,8 +105,7 @@ class StreamedOutputs {
       : hold_(must_be_atomic(std::array{options.trace.value_or(""), options.tasks.value_or("")})) {
     if (options.trace) {
       trace_file_.emplace(*options.trace);
-      memory_.emplace(decided.problem, decided.plan,
-                      sim::traits(decided.scenario.on_failure).keeps_copies);
+      memory_.emplace(decided.problem, decided.plan, sim::traits(decided.scenario.on_failure).keeps_copies);
       trace_.emplace(decided.problem.topology, memory_->memory_of(),
                      [this](std::string_view text) { trace_file_->write(text); });
     }

@@ -1,5 +1,4 @@
 #include "cli/common/batch_option.hpp"
-#include "core/io/readers/problem_reader.hpp"
 
 #include <utility>
 #include <vector>
@@ -34,17 +33,17 @@ Plan plan_with(int micro_batch, const std::vector<int>& micro_batches) {
 
 TEST_CASE("--batch replaces the global batch of the job") {
   Job job = job_with(24, 2);
-  io::set_global_batch({}, job);
+  set_global_batch({}, job);
   CHECK(job.training.global_batch == 24);
-  io::set_global_batch(30, job);
+  set_global_batch(30, job);
   CHECK(job.training.global_batch == 30);
 }
 
 TEST_CASE("--batch must be a multiple of every micro-batch that the job permits") {
   Job fixed = job_with(24, 2), open = job_with(24, 1, {1, 2, 4});
-  CHECK(error_message([&] { io::set_global_batch(25, fixed); }) ==
+  CHECK(error_message([&] { set_global_batch(25, fixed); }) ==
         "--batch: 25 is not a multiple of the micro-batch, 2");
-  CHECK(error_message([&] { io::set_global_batch(26, open); }) ==
+  CHECK(error_message([&] { set_global_batch(26, open); }) ==
         "--batch: 26 is not a multiple of the micro-batch, 4");
   CHECK(fixed.training.global_batch == 24);
   CHECK(open.training.global_batch == 24);
