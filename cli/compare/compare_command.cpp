@@ -18,6 +18,7 @@
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/json_format.hpp"
 #include "planner/api/compare.hpp"
+#include "planner/io/comparison_document.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm::cli {
@@ -47,7 +48,7 @@ api::Comparison compare_with_progress(const CompareOptions& options, api::Compar
 
 void write_output(const CompareOptions& options, const api::CompareRequest& request,
                   const api::Comparison& comparison) {
-  const auto document = comparison_document(request, comparison);
+  const auto document = io::comparison_document(request, comparison);
   write_output(options.output, options.format, io::format_json(document), format_summary(request, comparison),
                options.color, [&] {
                  if (options.report) write_comparison_report(*options.report, request.problem, document);

@@ -4,27 +4,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/common/verification_formatting.hpp"
-#include "core/io/writers/rate_keys.hpp"
-#include "planner/io/simulation_document.hpp"
+#include "planner/io/comparison_document.hpp"
 
 namespace dtfm::cli {
 namespace {
 
-using nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
-
-constexpr const char* interrupted = "interrupted: schemes may be missing, and runs may be incomplete";
-
-double sent_bytes(const sim::SimReport& report) {
-  double bytes = 0;
-  for (const sim::LinkReport& it : report.links) bytes += it.bytes;
-  return bytes;
-}
 
 /// Says that only plans have the numbers of stages and replicas that the job fixes; empty if it fixes none.
 std::string format_fixed_shape(const Job& job) {
@@ -124,57 +113,6 @@ std::string format_assumptions(const api::Comparison& comparison) {
   return align_columns(rows);
 }
 
-ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen) {
-  ordered_json json = {{"tried", chosen.tried}, {"fitting", chosen.fitting}};
-  if (chosen.is_any()) json["description"] = api::format_shape(problem, chosen);
-  if (chosen.swarm) json["pipeline"] = chosen.swarm->stages;
-  if (!chosen.layout) return json;
-  const Plan& plan = chosen.layout->plan;
-  json["tensor"] = plan.tensor;
-  json["pipeline"] = depth(plan);
-  json["data"] = plan.pipelines.size();
-  json["micro_batch"] = chosen.layout->job.execution.micro_batch;
-  json["schedule"] = name_of(plan.execution.schedule);
-  json["sync_every"] = chosen.layout->sync_every;
-  json["gradient_sync"] = name_of(plan.execution.gradient_sync);
-  if (plan.execution.optimizer_sharding != OptimizerSharding::none)
-    json["optimizer_sharding"] = name_of(plan.execution.optimizer_sharding);
-  if (chosen.layout->skipped) json["skipped"] = *chosen.layout->skipped;
-  if (chosen.layout->routing) json["greedy_paths"] = chosen.layout->routing->greedy;
-  return json;
-}
-
-/// Returns null for 0, which means unknown.
-ordered_json null_if_empty(double value) {
-  return value > 0 ? ordered_json(value) : ordered_json(nullptr);
-}
-
-/// Returns null for an empty text.
-ordered_json null_if_empty(const std::string& text) {
-  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
-}
-
-ordered_json run_json(const api::CompareRequest& request, const api::ComparedRun& run,
-                      const sim::Scenario& scenario) {
-  const auto& cost = run.cost_per_million_tokens;
-  const std::string& why = run.failure;
-  const ModelInput input = model_input(request.problem.job.model);
-  ordered_json json = {{"scenario", null_if_empty(scenario.name)},
-                       {"seconds_per_batch", null_if_empty(run.seconds_per_batch)},
-                       {"time_ratio", null_if_empty(run.time_ratio)},
-                       {io::rate_key(input), null_if_empty(run.tokens_per_s)},
-                       {"model_flops_per_s", null_if_empty(why.empty() ? run.report.model_flops_per_s : 0)},
-                       {io::cost_key(input), cost ? ordered_json(*cost) : ordered_json(nullptr)},
-                       {"iterations", run.report.iterations.size()},
-                       {"length_s", run.report.length_s},
-                       {"sent_bytes", sent_bytes(run.report)},
-                       {"lost_work_s", run.report.lost_work_s},
-                       {"stopped", null_if_empty(why.empty() ? run.report.stopped : why)}};
-  if (run.report.verification)
-    json["verification"] = io::verification_json(request.problem.topology, *run.report.verification);
-  return json;
-}
-
 }  // namespace
 
 std::string format_summary(const api::CompareRequest& request, const api::Comparison& comparison) {
@@ -182,7 +120,7 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
   std::string text =
       fmt::format("{}, job {}, batch {}, seed {}\n", format_topology_size(request.problem.topology), job.name,
                   job.training.global_batch, request.options.seed);
-  if (comparison.is_interrupted) text += format_remarks("warning", {interrupted});
+  if (comparison.is_interrupted) text += format_remarks("warning", {io::interrupted_comparison});
   for (std::size_t i = 0; i < request.scenarios.size(); ++i)
     text += fmt::format("\n{}\n{}", i == 0 ? "nominal" : "scenario " + request.scenarios[i].name,
                         scenario_table(request.problem, comparison, i) + format_reference(comparison) +
@@ -190,39 +128,6 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
                             format_scenario_verification(comparison, i) +
                             (i == 0 ? format_speedups(comparison) : ""));
   return text + "\nSchemes and their assumptions:\n" + format_assumptions(comparison);
-}
-
-ordered_json comparison_document(const api::CompareRequest& request, const api::Comparison& comparison) {
-  const Problem& problem = request.problem;
-  ordered_json json = {
-      {"schema", "dtfm-compare/1"},
-      {"topology", {{"name", problem.topology->name}, {"fingerprint", problem.topology->fingerprint()}}},
-      {"job", problem.job.name},
-      {"batch", problem.job.training.global_batch},
-      {"seed", request.options.seed},
-      {"stopped", comparison.is_interrupted ? ordered_json(interrupted) : ordered_json(nullptr)}};
-  json["schemes"] = ordered_json::array();
-  for (const api::ComparedScheme& it : comparison.schemes) {
-    ordered_json row = {
-        {"scheme", it.name},
-        {"description", it.what},
-        {"assumptions", it.assumes},
-        {"layout", layout_json(problem, it.chosen)},
-        {"no_layout_reason", null_if_empty(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
-    row["runs"] = ordered_json::array();
-    for (std::size_t i = 0; i < it.runs.size(); ++i)
-      row["runs"].push_back(run_json(request, it.runs[i], request.scenarios[i]));
-    json["schemes"].push_back(std::move(row));
-  }
-  json["speedups"] = ordered_json::array();
-  for (const api::Speedup& it : comparison.speedups)
-    json["speedups"].push_back({{"scheme", it.scheme},
-                                {"total", it.total},
-                                {"placement", it.placement},
-                                {"schedule", it.schedule},
-                                {"collective", it.collective}});
-  json["version"] = DTFM_VERSION;
-  return json;
 }
 
 }  // namespace dtfm::cli

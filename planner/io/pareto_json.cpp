@@ -1,9 +1,8 @@
 #include "planner/io/pareto_json.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "core/io/text/json_format.hpp"
 #include "planner/api/pareto.hpp"
+#include "planner/io/json_values.hpp"
 #include "planner/io/plan_document.hpp"
 #include "planner/io/plan_notes.hpp"
 
@@ -15,8 +14,7 @@ using nlohmann::ordered_json;
 constexpr const char* schema = "dtfm-pareto/1";
 
 ordered_json cost_json(const api::ParetoPoint::Cost& cost) {
-  return {{"iteration_time_s", cost.iteration_s},
-          {"usd", cost.usd ? ordered_json(*cost.usd) : ordered_json(nullptr)}};
+  return {{"iteration_time_s", cost.iteration_s}, {"usd", number_or_null(cost.usd)}};
 }
 
 ordered_json point_json(const api::PlanAnswer& answer, const api::ParetoPoint& costs) {

@@ -4,25 +4,19 @@
 #include <cmath>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/index.hpp"
 #include "core/io/writers/plan_json.hpp"
 #include "core/io/writers/plan_text.hpp"
 #include "core/io/writers/rate_keys.hpp"
 #include "core/plan/target.hpp"
 #include "planner/io/explanation_text.hpp"
+#include "planner/io/json_values.hpp"
 #include "planner/io/plan_notes.hpp"
 
 namespace dtfm::io {
 namespace {
 
 using nlohmann::ordered_json;
-
-/// JSON cannot represent infinity, so it becomes null.
-ordered_json finite_or_null(double value) {
-  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
-}
 
 ordered_json memory_json(const cost::DeviceMemory& memory, const Topology& topology) {
   return {{"device", topology.devices[at(memory.device)].id},
@@ -78,10 +72,6 @@ ordered_json finalists_json(const api::PlanAnswer& answer) {
     if (!decisions[i].empty()) json.back()["decisions"] = decisions[i];
   }
   return json;
-}
-
-ordered_json number_or_null(const std::optional<double>& value) {
-  return value ? finite_or_null(*value) : ordered_json(nullptr);
 }
 
 ordered_json advice_json(const api::Advice& advice) {

@@ -1,10 +1,10 @@
 #include "planner/io/simulation_document.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/base/index.hpp"
 #include "core/io/writers/rate_keys.hpp"
+#include "planner/io/json_values.hpp"
 #include "planner/io/plan_notes.hpp"
 
 namespace dtfm::io {
@@ -17,15 +17,6 @@ ordered_json distribution_json(const sim::Distribution& values, std::size_t coun
   if (count == 0) return nullptr;
   return {{"mean", values.mean}, {"p50", values.p50}, {"p95", values.p95},
           {"p99", values.p99},   {"min", values.min}, {"max", values.max}};
-}
-
-/// For numbers whose value 0 means unknown.
-ordered_json positive_or_null(double value) {
-  return value > 0 ? ordered_json(value) : ordered_json(nullptr);
-}
-
-ordered_json text_or_null(const std::string& text) {
-  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
 template <class List, class Convert>
@@ -81,7 +72,7 @@ ordered_json useful_json(const sim::SimReport& report) {
           {"share_of_optimal", it.share_of_optimal},
           {"rolled_back_iterations", report.rolled_back},
           {"checkpoints", report.checkpoints},
-          {"usd", it.usd ? ordered_json(*it.usd) : ordered_json(nullptr)},
+          {"usd", number_or_null(it.usd)},
           {"usd_egress", it.usd_egress}};
 }
 
@@ -136,9 +127,8 @@ ordered_json swarm_json(const api::SimulateResult::Swarm& swarm, ModelInput inpu
   const sim::SwarmReport& report = swarm.report;
   ordered_json stages = ordered_json::array();
   for (const sim::SwarmStage& it : report.stages) stages.push_back(stage_json(it));
-  const auto& cost = swarm.usd_per_million_tokens;
   return {{"stages", std::move(stages)},
-          {cost_key(input), cost ? ordered_json(*cost) : ordered_json(nullptr)},
+          {cost_key(input), number_or_null(swarm.usd_per_million_tokens)},
           {"useful_samples", report.useful_samples},
           {"useful_samples_per_s", report.useful_samples_per_s},
           {"assigned_samples_per_s", report.assigned_samples_per_s},

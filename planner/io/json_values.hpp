@@ -1,0 +1,30 @@
+// JSON values of numbers and texts that may be unknown.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace dtfm::io {
+
+/// JSON cannot represent infinity, so it becomes null.
+inline nlohmann::ordered_json finite_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr;
+}
+
+inline nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? finite_or_null(*value) : nullptr;
+}
+
+/// For numbers whose value 0 means unknown.
+inline nlohmann::ordered_json positive_or_null(double value) {
+  return value > 0 ? nlohmann::ordered_json(value) : nullptr;
+}
+
+inline nlohmann::ordered_json text_or_null(const std::string& text) {
+  return text.empty() ? nullptr : nlohmann::ordered_json(text);
+}
+
+}  // namespace dtfm::io
