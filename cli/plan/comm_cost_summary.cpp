@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/plan/iteration_summary.hpp"
+#include "core/base/index.hpp"
 #include "core/io/text/units.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "planner/io/plan_notes.hpp"
@@ -44,7 +44,7 @@ class CommCostWriter {
   }
 
   std::string costs() const {
-    const cost::CommCost& cost = s_.cost;
+    const auto& cost = s_.cost;
     const int decimals = decimals_for(cost.total());
     const auto row = [&](std::string_view name, double value, const std::string& note) {
       const std::string number = fmt::format("{:.{}f}", value, decimals);
@@ -64,35 +64,33 @@ class CommCostWriter {
 
   std::string groups() const {
     Rows rows = {{"stage", "layers", "sync s", "devices"}};
-    for (int stage = 0; stage < s_.placement.stages() && rows.size() <= max_rows; ++stage)
+    for (int stage = 0; stage < s_.placement.stages() && rows.size() <= max_rows; ++stage) {
+      const auto group = s_.placement.group(stage);
       rows.push_back({fmt::format("{}", stage), layers(stage),
-                      short_seconds(cost::sync_cost(s_.problem.model, s_.placement.group(stage))),
-                      site_composition(
-                          topology_, {s_.placement.group(stage).begin(), s_.placement.group(stage).end()})});
-    return truncated_table(rows, static_cast<std::size_t>(s_.placement.stages()), "stages");
+                      short_seconds(s_.steps.syncs[at(stage)].seconds),
+                      site_composition(topology_, {group.begin(), group.end()})});
+    }
+    return truncated_table(rows, at(s_.placement.stages()), "stages");
   }
 
   std::string hops() const {
-    if (s_.placement.stages() < 2) return "";
+    if (s_.steps.hops.empty()) return "";
     Rows rows = {{"hop", "cost s", "slowest link", "latency", "bandwidth"}};
-    for (int stage = 0; stage + 1 < s_.placement.stages() && rows.size() <= max_rows; ++stage) {
-      const int replica = slowest_replica(stage);
-      const auto [from, to] =
-          slower_direction(s_.placement.at(stage, replica), s_.placement.at(stage + 1, replica),
-                           s_.problem.volumes.activation);
-      const Link link = topology_.link(from, to);
-      rows.push_back({fmt::format("{} → {}", stage, stage + 1), short_seconds(hop_cost(stage, replica)),
-                      pair(from, to), io::format_seconds(link.latency), io::format_rate(link.bandwidth)});
+    for (std::size_t stage = 0; stage < s_.steps.hops.size() && rows.size() <= max_rows; ++stage) {
+      const auto& [seconds, pipeline, ends] = s_.steps.hops[stage];
+      const Link link = topology_.link(ends.first, ends.second);
+      rows.push_back({fmt::format("{} → {}", stage, stage + 1), short_seconds(seconds), pair(ends),
+                      io::format_seconds(link.latency), io::format_rate(link.bandwidth)});
     }
-    return truncated_table(rows, static_cast<std::size_t>(s_.placement.stages()) - 1, "hops");
+    return truncated_table(rows, s_.steps.hops.size(), "hops");
   }
 
   /// The slowest gradient synchronization and the slowest hop, which determine the two parts of the cost.
   std::string slowest() const { return slowest_gradient_sync() + slowest_hop(); }
 
  private:
-  const std::string& id(int device) const { return topology_.devices[static_cast<std::size_t>(device)].id; }
-  std::string pair(int from, int to) const { return id(from) + " → " + id(to); }
+  const std::string& id(int device) const { return topology_.devices[at(device)].id; }
+  std::string pair(const std::pair<int, int>& link) const { return id(link.first) + " → " + id(link.second); }
 
   static std::string size_note(Bytes size, std::string_view what) {
     return io::format_bytes(size) + " of " + std::string(what);
@@ -105,75 +103,38 @@ class CommCostWriter {
   }
 
   std::string layers(int stage) const {
-    return format_layers(layers_by_stage(answer_.plan.pipelines.front(),
-                                         stage_chunks(s_.problem.job))[static_cast<std::size_t>(stage)]);
+    return format_layers(
+        layers_by_stage(answer_.plan.pipelines.front(), stage_chunks(s_.problem.job))[at(stage)]);
   }
 
-  double hop_cost(int stage, int replica) const {
-    return s_.problem.model.hop(s_.placement.at(stage, replica), s_.placement.at(stage + 1, replica));
-  }
-
-  int slowest_replica(int stage) const {
-    int slowest = 0;
-    for (int replica = 1; replica < s_.placement.replicas(); ++replica)
-      if (hop_cost(stage, replica) > hop_cost(stage, slowest)) slowest = replica;
-    return slowest;
-  }
-
-  /// Returns the two devices in the direction of the slower of the two links between them.
-  std::pair<int, int> slower_direction(int a, int b, Bytes size) const {
-    const auto time = [&](int from, int to) {
-      const Link link = topology_.link(from, to);
-      return link.latency + size / link.bandwidth;
-    };
-    return time(b, a) > time(a, b) ? std::pair(b, a) : std::pair(a, b);
-  }
-
-  std::string format_link(int from, int to) const {
-    const Link link = topology_.link(from, to);
-    return fmt::format("{} ({}, {})", pair(from, to), io::format_seconds(link.latency),
+  std::string format_link(const std::pair<int, int>& ends) const {
+    const Link link = topology_.link(ends.first, ends.second);
+    return fmt::format("{} ({}, {})", pair(ends), io::format_seconds(link.latency),
                        io::format_rate(link.bandwidth));
   }
 
-  double sync_seconds(std::span<const int> members, int device) const {
-    double sum = 0;
-    for (const int other : members)
-      if (other != device) sum += s_.problem.model.sync(device, other);
-    return sum;
+  /// The number of the slowest step; the first of equal ones.
+  template <class Step>
+  static std::size_t slowest_of(const std::vector<Step>& steps) {
+    const auto by_seconds = [](const Step& a, const Step& b) { return a.seconds < b.seconds; };
+    return static_cast<std::size_t>(std::max_element(steps.begin(), steps.end(), by_seconds) - steps.begin());
   }
 
   std::string slowest_gradient_sync() const {
     if (s_.placement.replicas() < 2) return "";
-    int stage = 0;
-    for (int other = 1; other < s_.placement.stages(); ++other)
-      if (cost::sync_cost(s_.problem.model, s_.placement.group(other)) >
-          cost::sync_cost(s_.problem.model, s_.placement.group(stage)))
-        stage = other;
-    const auto members = s_.placement.group(stage);
-    const int last = *std::max_element(members.begin(), members.end(), [&](int a, int b) {
-      return sync_seconds(members, a) < sync_seconds(members, b);
-    });
-    const int peer = *std::max_element(members.begin(), members.end(), [&](int a, int b) {
-      return (a == last ? -1 : s_.problem.model.sync(last, a)) <
-             (b == last ? -1 : s_.problem.model.sync(last, b));
-    });
-    const auto [from, to] =
-        slower_direction(last, peer, s_.problem.volumes.gradient / s_.placement.replicas());
+    const std::size_t stage = slowest_of(s_.steps.syncs);
+    const auto& [seconds, device, link] = s_.steps.syncs[stage];
     return fmt::format(
         "Slowest gradient synchronization: stage {}, {} is last after {} s; its slowest link is {}\n", stage,
-        id(last), short_seconds(sync_seconds(members, last)), format_link(from, to));
+        id(device), short_seconds(seconds), format_link(link));
   }
 
   std::string slowest_hop() const {
-    if (s_.placement.stages() < 2) return "";
-    int stage = 0;
-    for (int other = 1; other + 1 < s_.placement.stages(); ++other)
-      if (hop_cost(other, slowest_replica(other)) > hop_cost(stage, slowest_replica(stage))) stage = other;
-    const int replica = slowest_replica(stage);
-    const auto [from, to] = slower_direction(
-        s_.placement.at(stage, replica), s_.placement.at(stage + 1, replica), s_.problem.volumes.activation);
-    return fmt::format("Slowest hop: stage {} → {} in pipeline {}, {} s over {}\n", stage, stage + 1, replica,
-                       short_seconds(hop_cost(stage, replica)), format_link(from, to));
+    if (s_.steps.hops.empty()) return "";
+    const std::size_t stage = slowest_of(s_.steps.hops);
+    const auto& [seconds, pipeline, link] = s_.steps.hops[stage];
+    return fmt::format("Slowest hop: stage {} → {} in pipeline {}, {} s over {}\n", stage, stage + 1,
+                       pipeline, short_seconds(seconds), format_link(link));
   }
 
   const api::PlanAnswer& answer_;

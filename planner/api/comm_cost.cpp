@@ -1,5 +1,7 @@
 #include "planner/api/comm_cost.hpp"
 
+#include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -46,6 +48,33 @@ search::Shape shape_of(const CommCostPlanRequest& request) {
                   devices, divisors_of(devices)));
 }
 
+/// The devices in the direction in which a message between them takes longer.
+std::pair<int, int> slower_direction(const Topology& topology, int a, int b, Bytes size) {
+  const auto time = [&](int from, int to) {
+    const Link link = topology.link(from, to);
+    return link.latency + size / link.bandwidth;
+  };
+  return time(b, a) > time(a, b) ? std::pair(b, a) : std::pair(a, b);
+}
+
+CommCostSteps::Sync sync_of(const Topology& topology, const CommCostProblem& problem,
+                            std::span<const int> group) {
+  const auto pair_s = [&](int a, int b) { return a == b ? -1 : problem.model.sync(a, b); };
+  CommCostSteps::Sync sync;
+  for (const int device : group) {
+    double seconds = 0;
+    for (const int other : group)
+      if (other != device) seconds += pair_s(device, other);
+    if (seconds > sync.seconds || device == group.front()) sync = {seconds, device, {}};
+  }
+  const int peer = *std::max_element(group.begin(), group.end(), [&](int a, int b) {
+    return pair_s(sync.device, a) < pair_s(sync.device, b);
+  });
+  const Bytes shard = problem.volumes.gradient / static_cast<double>(group.size());
+  if (peer != sync.device) sync.link = slower_direction(topology, sync.device, peer, shard);
+  return sync;
+}
+
 CommCostProblem make_problem(const Topology& topology, Job job, int stages, int replicas) {
   job.parallelism.pipeline = stages;
   job.parallelism.data = replicas;
@@ -62,6 +91,25 @@ void check_comm_cost(const Job& job) {
                                                job.parallelism.tensor));
   if (job.execution.compression.bandwidth_threshold)
     throw Error("job " + job.name, "comm-cost does not support `bandwidth_threshold` of compression");
+}
+
+CommCostSteps comm_cost_steps(const Topology& topology, const CommCostProblem& problem,
+                              const Placement& placement) {
+  CommCostSteps steps;
+  for (int stage = 0; stage < placement.stages(); ++stage)
+    steps.syncs.push_back(sync_of(topology, problem, placement.group(stage)));
+  for (int stage = 0; stage + 1 < placement.stages(); ++stage) {
+    const auto seconds = [&](int pipeline) {
+      return problem.model.hop(placement.at(stage, pipeline), placement.at(stage + 1, pipeline));
+    };
+    int slowest = 0;
+    for (int pipeline = 1; pipeline < placement.replicas(); ++pipeline)
+      if (seconds(pipeline) > seconds(slowest)) slowest = pipeline;
+    steps.hops.push_back({seconds(slowest), slowest,
+                          slower_direction(topology, placement.at(stage, slowest),
+                                           placement.at(stage + 1, slowest), problem.volumes.activation)});
+  }
+  return steps;
 }
 
 CommCostPlanResult plan_comm_cost(const CommCostPlanRequest& request) {

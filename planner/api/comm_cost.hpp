@@ -3,6 +3,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
@@ -23,6 +25,24 @@ struct CommCostProblem {
   CommVolumes volumes;
   cost::CommCostModel model;
 };
+
+/// What determines the two parts of the cost of a placement. A link is that of the slower direction.
+struct CommCostSteps {
+  struct Sync {
+    double seconds = 0;        // until the last device of the stage has finished
+    int device = 0;            // that device
+    std::pair<int, int> link;  // its slowest one, for more than one replica
+  };
+  struct Hop {
+    double seconds = 0;
+    int pipeline = 0;  // in which the hop is slowest
+    std::pair<int, int> link;
+  };
+  std::vector<Sync> syncs;  // [stage]
+  std::vector<Hop> hops;    // [stage]: to the next one
+};
+CommCostSteps comm_cost_steps(const Topology& topology, const CommCostProblem& problem,
+                              const Placement& placement);
 
 struct CommCostPlanRequest {
   Topology topology;

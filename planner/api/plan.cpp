@@ -34,7 +34,8 @@ PlanAnswer plan_by_comm_cost(const PlanRequest& request) {
   answer.lower_bound = PlanBound{found.lower_bound.value, found.cost.total(), found.lower_bound.method};
   answer.search = search_summary(request, found.evaluations, found.stopped, found.convergence);
   answer.undecided = problem.job.automatic;
-  answer.comm_cost = CommCostAnswer{std::move(result.problem), found.placement, found.cost};
+  const CommCostSteps steps = comm_cost_steps(problem.topology, result.problem, found.placement);
+  answer.comm_cost = CommCostAnswer{std::move(result.problem), found.placement, found.cost, steps};
   return answer;
 }
 
@@ -46,8 +47,9 @@ PlanAnswer score_by_comm_cost(const PlanRequest& request, const GivenPlan& given
   CommCostScoreResult scored = score_comm_cost({problem.topology, job, placement});
   PlanAnswer answer{problem, given.plan, Objective::comm_cost};
   answer.problem.job = scored.problem.job;
+  const CommCostSteps steps = comm_cost_steps(problem.topology, scored.problem, placement);
   answer.comm_cost =
-      CommCostAnswer{std::move(scored.problem), placement, scored.cost, scored.best_deployment};
+      CommCostAnswer{std::move(scored.problem), placement, scored.cost, steps, scored.best_deployment};
   if (given.checkpoint_period_s)
     answer.checkpoint_period = {*given.checkpoint_period_s, PeriodSource::plan_file};
   answer.is_given = true;

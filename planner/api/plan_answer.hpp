@@ -40,6 +40,7 @@ struct CommCostAnswer {
   CommCostProblem problem;
   Placement placement;
   cost::CommCost cost;
+  CommCostSteps steps;
   std::optional<cost::CommCost> best_deployment = {};  // of the same groups, if the plan was given
 };
 
