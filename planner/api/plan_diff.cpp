@@ -1,7 +1,11 @@
 #include "planner/api/plan_diff.hpp"
 
 #include <map>
+#include <set>
 
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/virtual_stages.hpp"
 
@@ -38,6 +42,19 @@ std::map<std::string, DeviceRole> device_roles(const RunningPlan& running) {
   return result;
 }
 
+void check_devices(const RunningPlan& running, const Plan& plan, const Topology& topology) {
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p)
+    for (std::size_t s = 0; s < plan.pipelines[p].stages.size(); ++s)
+      for (std::size_t i = 0; i < plan.pipelines[p].stages[s].devices.size(); ++i)
+        if (plan.pipelines[p].stages[s].devices[i] == cost::no_device) {
+          const int device = running.plan.pipelines[p].stages[s].devices[i];
+          throw Error(running.name,
+                      fmt::format("/pipelines/{}/stages/{}/devices/{}: topology {} has no device {}; "
+                                  "only the first plan may use devices that are gone",
+                                  p, s, i, topology.name, running.ids[at(device)]));
+        }
+}
+
 }  // namespace
 
 DeviceDiff compare_devices(const RunningPlan& first, const RunningPlan& second) {
@@ -52,6 +69,30 @@ DeviceDiff compare_devices(const RunningPlan& first, const RunningPlan& second) 
     else if (then->second != role)
       diff.changes.push_back({id, then->second, role});
   }
+  return diff;
+}
+
+Topology topology_without_links(const RunningPlan& first, const RunningPlan& second) {
+  Topology topology;
+  topology.name = "of both plans";
+  std::set<std::string> known;
+  for (const RunningPlan* plan : {&first, &second})
+    for (const std::string& id : plan->ids) {
+      if (!known.insert(id).second) continue;
+      topology.devices.emplace_back();
+      topology.devices.back().id = id;
+    }
+  return topology;
+}
+
+PlanDiff compare_plans(const PlanDiffRequest& request) {
+  const auto& [first, second, problem, knows_network] = request;
+  PlanDiff diff{compare_devices(first, second), model_difference(first.job, second.job), {}};
+  if (diff.models) return diff;
+  const search::WarmStart before = warm_start(first, problem.topology, 0),
+                          after = warm_start(second, problem.topology, 0);
+  check_devices(second, after.plan, problem.topology);
+  diff.migration = migration_between(problem, before, after, knows_network);
   return diff;
 }
 

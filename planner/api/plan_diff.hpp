@@ -1,4 +1,4 @@
-// How the work of devices differs between two plans.
+// How two plans differ, and the state migration from the first to the second.
 #pragma once
 
 #include <string>
@@ -34,5 +34,23 @@ struct DeviceDiff {
 
 /// Devices are matched by id, and listed in the order of their ids.
 DeviceDiff compare_devices(const RunningPlan& first, const RunningPlan& second);
+
+struct PlanDiffRequest {
+  RunningPlan first, second;
+  Problem problem;             // of the second plan; its topology has the devices of that plan
+  bool knows_network = false;  // the topology has links; otherwise it may be `topology_without_links`
+};
+
+struct PlanDiff {
+  DeviceDiff devices;
+  std::optional<ModelDifference> models;  // if they differ, no state can be reused
+  PlanMigration migration;                // otherwise
+};
+
+/// Throws Error if the topology lacks a device of the second plan.
+PlanDiff compare_plans(const PlanDiffRequest& request);
+
+/// The devices of both plans.
+Topology topology_without_links(const RunningPlan& first, const RunningPlan& second);
 
 }  // namespace dtfm::api

@@ -28,10 +28,8 @@ api::RunningPlan read_running_plan(const std::string& file, const Job& fallback)
   return {std::move(named.plan), std::move(named.ids), std::move(job), file};
 }
 
-std::string format_model_difference(const Job& from, const Job& to) {
-  const std::optional<api::ModelDifference> difference = api::model_difference(from, to);
-  if (!difference) return "";
-  const auto& [kind, layer, before, after] = *difference;
+std::string format_model_difference(const api::ModelDifference& difference) {
+  const auto& [kind, layer, before, after] = difference;
   switch (kind) {
     case api::ModelDifference::Kind::layer_count:
       return fmt::format("{:.0f} layers, not {:.0f}", before, after);
@@ -44,10 +42,10 @@ std::string format_model_difference(const Job& from, const Job& to) {
 }
 
 search::WarmStart warm_start(const api::RunningPlan& running, const Problem& problem, double horizon_s) {
-  if (const std::string other = format_model_difference(running.job, problem.job); !other.empty())
+  if (const auto other = api::model_difference(running.job, problem.job))
     throw Error(running.name, fmt::format("is for another model than job {}: it has {}, so no state can be "
                                           "migrated; give its own job by --job FILE",
-                                          quote(problem.job.name), other));
+                                          quote(problem.job.name), format_model_difference(*other)));
   return api::warm_start(running, problem.topology, horizon_s);
 }
 

@@ -11,8 +11,8 @@ namespace dtfm::io {
 /// Reads a plan that dtfm-plan wrote. `fallback`: the job if the file has none. Throws Error.
 api::RunningPlan read_running_plan(const std::string& file, const Job& fallback);
 
-/// The first difference between the models of two jobs, "24 layers, not 32"; empty if they are equal.
-std::string format_model_difference(const Job& from, const Job& to);
+/// "24 layers, not 32"
+std::string format_model_difference(const api::ModelDifference& difference);
 
 /// The warm start on the problem's topology; devices are matched by id. Throws Error if the plan trains
 /// another model.
