@@ -12,7 +12,6 @@
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
-#include "cli/plan/iteration_summary.hpp"
 #include "core/base/index.hpp"
 #include "core/io/text/units.hpp"
 #include "core/plan/virtual_stages.hpp"
@@ -40,7 +39,7 @@ class CommCostWriter {
                                    format_count(s_.placement.replicas(), "replica"));
     if (!answer_.search) return text + ", scored as given\n";
     return text + fmt::format(", strategy {}, seed {}, {}\n", answer_.search->strategy, answer_.search->seed,
-                              format_search_end(answer_));
+                              io::format_search_end(answer_));
   }
 
   std::string costs() const {

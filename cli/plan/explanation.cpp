@@ -17,8 +17,9 @@ constexpr std::size_t max_links = 5;
 
 /// The plan now, with twice the hidden size, and the ratios: compute grows with its square, activations grow
 /// linearly.
-std::string pace_table(const cost::PlanExplanation& explanation, ModelInput input) {
-  const auto row = [](const std::string& name, const cost::PlanThroughput& pace) {
+std::string pace_table(const api::PlanAnswer& answer) {
+  const auto& now = answer.explanation->now;
+  const auto row = [](const std::string& name, const auto& pace) {
     return std::vector<std::string>{name,
                                     short_seconds(pace.iteration_s),
                                     short_seconds(pace.compute_s),
@@ -28,10 +29,9 @@ std::string pace_table(const cost::PlanExplanation& explanation, ModelInput inpu
                                     fmt::format("{:.4g}", pace.model_flops_per_s / 1e12)};
   };
   Rows rows = {{"When compute is the bottleneck", "iteration s", "compute", "communication", "exposed sync",
-                fmt::format("{}/s", name_of(input)), "model TFLOP/s"},
-               row("  now", explanation.now)};
-  if (const auto& wide = explanation.double_width) {
-    const auto& now = explanation.now;
+                fmt::format("{}/s", name_of(model_input(answer.problem.job.model))), "model TFLOP/s"},
+               row("  now", now)};
+  if (const auto& wide = answer.explanation->double_width) {
     const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("× {:.3g}", a / b) : ""; };
     rows.push_back(
         row(wide->deficit_bytes <= 0 ? "  hidden size × 2" : "  hidden size × 2, exceeds memory", *wide));
@@ -46,7 +46,7 @@ std::string pace_table(const cost::PlanExplanation& explanation, ModelInput inpu
 }  // namespace
 
 std::string format_explanation(const api::PlanAnswer& answer) {
-  const cost::PlanExplanation& found = answer.explanation.value();
+  const auto& found = answer.explanation.value();
   const io::ExplanationText sentences = io::explanation_text(answer);
   std::string text = styled(Style::heading, "Bottleneck") + "\n";
   for (const std::string& sentence : sentences.summary) text += "  " + sentence + "\n";
@@ -54,12 +54,12 @@ std::string format_explanation(const api::PlanAnswer& answer) {
   std::string impossible;
   std::size_t links = 0, other_links = 0;
   for (std::size_t i = 0; i < sentences.changes.size(); ++i) {
-    const cost::WhatIf& what = found.what_ifs[i];
+    const auto& what = found.what_ifs[i];
     if (!what.impossible.empty()) {
       impossible += fmt::format("  not possible: {}: {}\n", sentences.changes[i], what.impossible);
       continue;
     }
-    if (what.change == cost::Change::link_doubled && (what.gain < min_gain || ++links > max_links)) {
+    if (what.change == api::Change::link_doubled && (what.gain < min_gain || ++links > max_links)) {
       ++other_links;
       continue;
     }
@@ -70,7 +70,7 @@ std::string format_explanation(const api::PlanAnswer& answer) {
   if (other_links > 0)
     text += fmt::format("  {} twice as fast: less\n",
                         format_count(static_cast<long long>(other_links), "other link"));
-  text += impossible + "\n" + pace_table(found, model_input(answer.problem.job.model));
+  text += impossible + "\n" + pace_table(answer);
   for (const std::string& sentence : sentences.scaling) text += "  " + sentence + "\n";
   return text;
 }

@@ -29,24 +29,6 @@ namespace {
 
 constexpr const char* not_completed = "never";  // instead of a time, if no iteration was completed
 
-std::string_view format_stopped(search::Stopped stopped) {
-  switch (stopped) {
-    case search::Stopped::evaluations:
-      return "stopped by --evaluations";
-    case search::Stopped::converged:
-      return "search converged";
-    case search::Stopped::optimal:
-      return "search ended with a plan that is proven optimal";
-    case search::Stopped::complete:
-      return "search completed";
-    case search::Stopped::time_limit:
-      return "stopped by --time-limit";
-    case search::Stopped::interrupted:
-      break;
-  }
-  return "interrupted";
-}
-
 /// "micro-batch 2, recompute none, 1f1b, ring"
 std::string format_decisions(const nlohmann::ordered_json& decisions) {
   std::string text;
@@ -77,7 +59,7 @@ class IterationWriter {
     if (s_.problem.job.target) text += fmt::format("\nfor {}", name_of(*s_.problem.job.target));
     if (!s_.target_changes.empty()) text += ": " + format_changes(s_.target_changes);
     if (!s_.search) return text + "; scored as given\n";
-    return text + fmt::format("\nseed {}, {}\n", s_.search->seed, format_search_end(s_));
+    return text + fmt::format("\nseed {}, {}\n", s_.search->seed, io::format_search_end(s_));
   }
 
   std::string times() const {
@@ -197,7 +179,7 @@ class IterationWriter {
   std::string advice() const {
     if (!s_.advice) return "";
     const auto& [finalist, gain] = *s_.advice;
-    const search::PlanCandidate& advised = finalist.candidate;
+    const auto& advised = finalist.candidate;
     std::string text =
         fmt::format("The planner would take {} × {} on {}, {}\n", format_depth(advised.plan),
                     format_count(advised.shape().replicas, "replica"),
@@ -242,8 +224,7 @@ class IterationWriter {
 
   std::string bound_note() const {
     const double gap = s_.lower_bound->gap();
-    const bool is_proven = s_.search && s_.stopped() == search::Stopped::optimal;
-    return is_proven ? styled(Style::good, "proven optimal") : "gap " + format_percent(gap);
+    return s_.is_proven() ? styled(Style::good, "proven optimal") : "gap " + format_percent(gap);
   }
 
   /// The layers of the stage in the first pipeline, and how many pipelines differ.
@@ -277,11 +258,6 @@ class IterationWriter {
 };
 
 }  // namespace
-
-std::string format_search_end(const api::PlanAnswer& answer) {
-  return fmt::format("{} after {}", format_stopped(answer.stopped()),
-                     format_count(answer.search->evaluations, "evaluation"));
-}
 
 std::string format_iteration_summary(const api::PlanAnswer& answer) {
   const IterationWriter writer(answer);

@@ -9,7 +9,4 @@ namespace dtfm::cli {
 
 std::string format_iteration_summary(const api::PlanAnswer& answer);
 
-/// "stopped by --time-limit after 1,234 evaluations". The answer must have a search.
-std::string format_search_end(const api::PlanAnswer& answer);
-
 }  // namespace dtfm::cli

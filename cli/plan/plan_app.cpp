@@ -133,7 +133,7 @@ void add_parallelism_options(CLI::App& app, PlanOptions& options) {
 
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
-  for (const search::Strategy& strategy : search::strategies()) names.emplace_back(strategy.name);
+  for (const auto& strategy : api::strategies()) names.emplace_back(strategy.name);
   return names;
 }
 

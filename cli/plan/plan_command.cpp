@@ -34,8 +34,8 @@ namespace {
 
 int list_strategies() {
   std::vector<std::vector<std::string>> rows;
-  for (const search::Strategy& strategy : search::strategies()) {
-    const std::string mark = strategy.name == search::default_strategy ? " (default)" : "";
+  for (const auto& strategy : api::strategies()) {
+    const std::string mark = strategy.name == api::default_strategy ? " (default)" : "";
     rows.push_back({std::string(strategy.name), std::string(strategy.summary) + mark});
   }
   print_result(table(rows, false));
@@ -45,7 +45,7 @@ int list_strategies() {
 /// Returns comm-cost for --prove, unless the user gave an objective. Throws Error for an objective that does
 /// not support --prove or the strategy. Only comm-cost has strategies other than the default.
 Objective effective_objective(const PlanOptions& options) {
-  const bool has_strategy = search::strategy_named(options.strategy).name != search::default_strategy;
+  const bool has_strategy = api::strategy_named(options.strategy).name != api::default_strategy;
   if (has_strategy && options.objective != Objective::comm_cost)
     throw Error("", fmt::format("--strategy {} requires --objective comm-cost", options.strategy));
   if (options.prove && !options.objective_given) return Objective::comm_cost;
@@ -107,13 +107,13 @@ Error no_such_shape(const PlanOptions& options, const api::PlanRequest& request,
 api::PlanAnswer answer_with_progress(const PlanOptions& options, PlanInput input,
                                      const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  search::SearchOptions& common = input.request.options.common;
+  auto& common = input.request.options.common;
   common.begin = options.work.ranks ? options.work.ranks->now() : options.begin;
   common.stop = watch.stop();
   common.on_progress = [&printer](const Progress& progress) { printer.show(progress); };
   try {
     return input.given ? api::score(input.request, *input.given) : api::plan(input.request);
-  } catch (const search::NoSuchShape& error) {
+  } catch (const api::NoSuchShape& error) {
     throw no_such_shape(options, input.request, error);
   }
 }

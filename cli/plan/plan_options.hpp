@@ -34,7 +34,7 @@ struct PlanOptions {
   std::optional<int> finalists;
   std::optional<api::RobustCriterion> robust;
   std::optional<double> near_equal;  // share of the best plan's objective
-  std::string strategy = std::string(search::default_strategy);
+  std::string strategy = std::string(api::default_strategy);
   std::uint64_t seed = 0;
   Work work;                        // threads, ranks and time limit
   std::vector<std::string> common;  // options that must be the same in all processes

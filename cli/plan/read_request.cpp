@@ -75,7 +75,7 @@ std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const
 
 /// Reads the plan of --warm-start. Throws Error if it trains another model, and if no job is given and it is
 /// not for the built-in one.
-search::WarmStart read_warm_start(const PlanOptions& options, const Problem& problem) {
+api::WarmStart read_warm_start(const PlanOptions& options, const Problem& problem) {
   const Job& job = problem.job;
   if (job.parallelism.uniform_pipelines)
     throw Error(
@@ -86,25 +86,25 @@ search::WarmStart read_warm_start(const PlanOptions& options, const Problem& pro
   if (!options.job && running.job.name != job.name)
     throw Error(running.name, fmt::format("is for job {}, but without --job FILE the job is the built-in {}",
                                           io::quote(running.job.name), job.name));
-  search::WarmStart warm = io::warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
+  api::WarmStart warm = io::warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
   const int devices = problem.topology->size();
   io::check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
   return warm;
 }
 
-search::IterationSearchOptions search_options(const PlanOptions& options, const Job& job) {
-  search::IterationSearchOptions search;
+void set_search_options(const PlanOptions& options, api::PlanRequest& request) {
+  auto& search = request.options;
+  const Parallelism& parallelism = request.problem.job.parallelism;
   search.common = {options.work, options.seed, options.evaluations, options.prove};
   search.limits = {options.pipeline, options.data};
   // comm-cost takes both numbers from the same place. A job from a plan's file does not limit other plans.
   if (options.objective != Objective::comm_cost && (!options.score || options.job)) {
-    if (!options.pipeline && !options.pipeline_auto) search.limits.stages = job.parallelism.pipeline;
-    if (!options.data && !options.data_auto) search.limits.replicas = job.parallelism.data;
+    if (!options.pipeline && !options.pipeline_auto) search.limits.stages = parallelism.pipeline;
+    if (!options.data && !options.data_auto) search.limits.replicas = parallelism.data;
   }
   search.objective = options.objective;
   if (options.finalists) search.finalists = *options.finalists;
   search.keeps_pareto_front = options.pareto.has_value();
-  return search;
 }
 
 }  // namespace
@@ -133,7 +133,7 @@ PlanInput read_plan_input(const PlanOptions& options) {
     request.target_changes = restrict_to_target(problem.job, *options.target);
   }
   if (options.objective == Objective::comm_cost && options.data_auto) problem.job.parallelism.data.reset();
-  request.options = search_options(options, problem.job);
+  set_search_options(options, request);
   request.scenarios = read_scenarios(options, problem.topology);
   request.robust = options.robust.value_or(api::RobustCriterion::mean);
   if (options.warm_start) request.options.warm = read_warm_start(options, problem);

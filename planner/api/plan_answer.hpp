@@ -110,6 +110,8 @@ struct PlanAnswer {
   const std::vector<SimulatedTimes>& simulated() const;
   /// What ended the search, or the simulations if they were interrupted.
   search::Stopped stopped() const;
+  /// Whether the search proved that no plan is better.
+  bool is_proven() const { return search && stopped() == search::Stopped::optimal; }
 };
 
 /// The plan of `candidate` with its estimate, but without simulation and search.

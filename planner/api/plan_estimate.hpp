@@ -15,6 +15,8 @@
 
 namespace dtfm::api {
 
+using cost::Change;
+
 struct PlanEstimate {
   double iteration_s = 0, tokens_per_s = 0, model_flops_per_s = 0;
   double pipelines_s = 0;                        // until the last pipeline has finished its micro-batches

@@ -15,6 +15,13 @@
 
 namespace dtfm::api {
 
+// What programs name of the search.
+using search::default_strategy;
+using search::NoSuchShape;
+using search::strategies;
+using search::strategy_named;
+using search::WarmStart;
+
 /// The result of a search is at most this share slower than its best plan.
 inline constexpr double default_near_equal = 0.001;
 

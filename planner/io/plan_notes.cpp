@@ -37,6 +37,24 @@ Notes stop_notes(search::Stopped stopped, std::string_view noun) {
   return {};
 }
 
+std::string_view format_stopped(search::Stopped stopped) {
+  switch (stopped) {
+    case search::Stopped::evaluations:
+      return "stopped by --evaluations";
+    case search::Stopped::converged:
+      return "search converged";
+    case search::Stopped::optimal:
+      return "search ended with a plan that is proven optimal";
+    case search::Stopped::complete:
+      return "search completed";
+    case search::Stopped::time_limit:
+      return "stopped by --time-limit";
+    case search::Stopped::interrupted:
+      break;
+  }
+  return "interrupted";
+}
+
 /// "tokyo-3 needs 21.4 GB and has 16 GB": the device with the largest memory deficit.
 std::string format_memory_deficit(const api::PlanAnswer& answer) {
   cost::DeviceMemory worst;
@@ -94,7 +112,7 @@ Notes search_notes(const api::PlanAnswer& answer) {
                                 devices[at(search.unusable.front().first)].id,
                                 search.unusable.front().second));
   append(simulation_notes(answer), notes);
-  if (search.proves && answer.stopped() != search::Stopped::optimal)
+  if (search.proves && !answer.is_proven())
     notes.emplace_back(
         "the plan is not proven optimal; --prove supports only small problems with iteration_barrier true, "
         "without --scenario");
@@ -240,6 +258,11 @@ std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& 
   if (choices.empty()) return {};
   return {fmt::format("neither the plan nor a search decides what job {} leaves open; used: {}", job.name,
                       choices)};
+}
+
+std::string format_search_end(const api::PlanAnswer& answer) {
+  return fmt::format("{} after {}", format_stopped(answer.stopped()),
+                     format_count(answer.search->evaluations, "evaluation"));
 }
 
 std::string format_obstacle(const api::WarmStartResult& result) {

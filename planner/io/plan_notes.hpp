@@ -23,6 +23,9 @@ std::string format_undecided(const ExecutionConfig& used, const SettingSet& unde
 std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
                                          const SettingSet& undecided);
 
+/// "search converged after 1,000 evaluations", of a plan that was searched for.
+std::string format_search_end(const api::PlanAnswer& answer);
+
 /// "checkpoint period 12.3 min, chosen by simulation"
 std::string format_checkpoint_period(const api::CheckpointPeriod& period);
 

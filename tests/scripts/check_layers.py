@@ -62,6 +62,8 @@ BAD = [
     ("cli/a.cpp", '#include "tests/support/catch.hpp"\n', 1, "cli must not include tests"),
     ("cli/a.cpp", '#include "planner/search/search.hpp"\n', 1, "cli must not include planner/search"),
     ("cli/a.cpp", '#include "planner/cost/cost.hpp"\n', 1, "cli must not include planner/cost"),
+    ("cli/a.cpp", "search::Strategy s;\n", 1, "search: cli calls planner/api"),
+    ("cli/a.cpp", "double s = cost::seconds();\n", 1, "cost: cli calls planner/api"),
     ("planner/cost/a.hpp", '#include "cost.hpp"\n', 1, "by its path from the root"),
     ("core/a.cpp", "#pragma omp parallel for\n", 1, "may create threads"),
     ("cli/a.cpp", "# pragma  omp critical\n", 1, "may create threads"),
