@@ -1,13 +1,11 @@
 #include "planner/api/simulate.hpp"
 
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "planner/api/replanner.hpp"
 #include "core/base/index.hpp"
-#include "core/plan/layer_times.hpp"
 #include "core/plan/plan_conflicts.hpp"
 #include "core/plan/shards.hpp"
 #include "simulator/calibration/prediction.hpp"
@@ -43,8 +41,8 @@ void choose_layout(const SimulateRequest& request, SimulateResult& result) {
   const Scheme& scheme = scheme_named(*request.scheme);
   result.chosen = choose_layout(request.problem, scheme, request.options, request.work);
   if (!result.has_layout() && result.chosen->is_input_error)
-    throw Error(
-        "", fmt::format("no layout of {} can be simulated: {}", scheme.name, result.chosen->no_layout_reason));
+    throw Error("", fmt::format("no layout of {} can be simulated: {}", scheme.name,
+                                result.chosen->no_layout_reason));
   Job& job = result.problem.job;
   if (const auto& layout = result.chosen->layout) {
     job = layout->job;
@@ -65,16 +63,6 @@ void decide_checkpoint_period(const SimulateRequest& request, SimulateResult& re
           ? CheckpointPeriod{*request.checkpoint_period_s, PeriodSource::plan_file}
           : CheckpointPeriod{sim::young_daly_period_s(result.problem, result.plan, request.scenario)};
   result.scenario = sim::with_checkpoint_period(request.scenario, result.checkpoint_period->seconds);
-}
-
-/// Notes on the times of layers on the devices that are used; a swarm uses all.
-std::vector<std::string> layer_time_notes(const SimulateResult& decided) {
-  std::vector<int> devices(at(decided.problem.topology->size()));
-  std::iota(devices.begin(), devices.end(), 0);
-  if (!decided.is_swarm()) devices = pipeline_major(decided.plan);
-  return LayerTimes(decided.problem, decided.plan.execution,
-                    decided.is_swarm() ? std::vector{1} : tensor_degrees(decided.plan))
-      .notes(devices);
 }
 
 const PathSchedule* paths_of(const SimulateResult& result) {
@@ -127,8 +115,7 @@ void simulate_swarm(const SimulateRequest& request, SimulateResult& result) {
   };
   auto [swarm, report] =
       simulate_as_swarm(result.problem, *result.chosen->swarm, result.scenario, options, observe);
-  result.swarm = {std::move(swarm),
-                  sim::usd_per_million_tokens(result.problem, report, report.tokens_per_s)};
+  result.swarm = {std::move(swarm), sim::usd_per_million_tokens(result.problem, report, report.tokens_per_s)};
   result.report = std::move(report);
   add_counts(result.report, result);
 }
@@ -154,8 +141,7 @@ void estimate_accuracy(const SimulateRequest& request, SimulateResult& result) {
     } catch (const WorkStopped&) {  // the result is complete without it
     }
   if (!is_stopped(request.work))
-    result.fairness =
-        sim::compare_fairness(result.problem, result.plan, request.work.stop, paths_of(result));
+    result.fairness = sim::compare_fairness(result.problem, result.plan, request.work.stop, paths_of(result));
 }
 
 }  // namespace
@@ -182,7 +168,6 @@ SimulateResult simulate(const SimulateRequest& request) {
     simulate_samples(request, result);
   else
     simulate_plan(request, result);
-  result.layer_time_notes = layer_time_notes(result);
   if (request.estimates_accuracy && !result.is_swarm()) estimate_accuracy(request, result);
   return result;
 }

@@ -28,7 +28,7 @@ struct SimulateRequest {
   Problem problem;  // with the job's decisions: `simulated_problem` returns that of a planned plan
   Plan plan = {};   // unless there is a scheme
   sim::Scenario scenario = {};
-  std::optional<int> iterations = {};     // empty: the default, or the scenario's horizon
+  std::optional<int> iterations = {};      // empty: the default, or the scenario's horizon
   std::optional<std::string> scheme = {};  // name of a scheme, whose fastest layout is simulated
   SchemeOptions options = {};              // their seed is also that of the simulation
   /// Runs of a random scenario, with consecutive seeds; empty: one run, as always of a swarm. Only a single
@@ -43,8 +43,8 @@ struct SimulateRequest {
   std::vector<std::string> notes = {};
 
   std::optional<CalibrationUncertainty> spread =
-      {};                            // of the constants; if absent, intervals use the errors on published runs
-  bool estimates_accuracy = false;   // adds `interval` and `fairness`, which take further simulations
+      {};                           // of the constants; if absent, intervals use the errors on published runs
+  bool estimates_accuracy = false;  // adds `interval` and `fairness`, which take further simulations
   bool records_timeline = false;
   std::optional<sim::Timeline> measured = {};  // of an iteration of a training, to compare with
   /// Returns what observes the single run, when the plan has been decided. The argument is valid during the
@@ -61,8 +61,6 @@ struct SimulateResult {
   std::optional<ChosenLayout> chosen;  // of the scheme; if it has no layout, nothing was simulated
   SettingSet undecided;                // settings of the job that neither the plan nor a search decides
   std::optional<CheckpointPeriod> checkpoint_period;  // if the scenario of the request leaves it open
-
-  std::vector<std::string> layer_time_notes;  // LayerTimes::notes on the devices
 
   sim::SimReport report;  // of the first run if there are several
   struct Samples {

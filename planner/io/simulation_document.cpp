@@ -1,9 +1,13 @@
 #include "planner/io/simulation_document.hpp"
 
+#include <numeric>
+
 #include <fmt/format.h>
 
 #include "core/base/index.hpp"
 #include "core/io/writers/rate_keys.hpp"
+#include "core/plan/layer_times.hpp"
+#include "core/plan/shards.hpp"
 #include "planner/io/json_values.hpp"
 #include "planner/io/plan_notes.hpp"
 
@@ -165,6 +169,16 @@ std::vector<std::string> scheme_notes(const api::SimulateRequest& request,
                       api::assumptions(scheme, request.options, request.problem.job))};
 }
 
+/// Notes on the times of layers on the devices that are used; a swarm uses all.
+std::vector<std::string> layer_time_notes(const api::SimulateResult& result) {
+  std::vector<int> devices(at(result.problem.topology->size()));
+  std::iota(devices.begin(), devices.end(), 0);
+  if (!result.is_swarm()) devices = pipeline_major(result.plan);
+  return LayerTimes(result.problem, result.plan.execution,
+                    result.is_swarm() ? std::vector{1} : tensor_degrees(result.plan))
+      .notes(devices);
+}
+
 }  // namespace
 
 std::vector<std::string> simulation_notes(const api::SimulateRequest& request,
@@ -180,7 +194,7 @@ std::vector<std::string> simulation_notes(const api::SimulateRequest& request,
   add(undecided_notes(job, job.execution, result.undecided));
   if (result.checkpoint_period) add({format_checkpoint_period(*result.checkpoint_period)});
   if (!result.plan.pipelines.empty()) add(batch_notes(result.plan, job));
-  add(result.layer_time_notes);
+  if (!result.plan.pipelines.empty() || result.is_swarm()) add(layer_time_notes(result));
   if (result.samples && !sim::is_random(result.scenario))
     add({fmt::format(
         "nothing in the scenario is random (there is no jitter): all samples are equal, and 1 of {} was run",
