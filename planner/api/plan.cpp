@@ -13,7 +13,6 @@
 #include "core/plan/shards.hpp"
 #include "planner/api/checkpoint_period.hpp"
 #include "planner/api/time_limit.hpp"
-#include "planner/search/iteration_time/feasible_changes.hpp"
 
 namespace dtfm::api {
 namespace {

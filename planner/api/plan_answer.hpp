@@ -13,6 +13,7 @@
 #include "planner/api/plan_estimate.hpp"
 #include "planner/api/target_times.hpp"
 #include "planner/api/warm_start.hpp"
+#include "planner/search/iteration_time/feasible_changes.hpp"
 
 namespace dtfm::api {
 
@@ -40,7 +41,7 @@ struct CommCostAnswer {
   CommCostProblem problem;
   Placement placement;
   cost::CommCost cost;
-  CommCostSteps steps;
+  CommCostSteps steps = {};
   std::optional<cost::CommCost> best_deployment = {};  // of the same groups, if the plan was given
 };
 
@@ -94,10 +95,10 @@ struct PlanAnswer {
   std::vector<TargetTime> targets = {};           // empty if the plan is made for one
   std::optional<WarmStartAnswer> warm_start = {};
   std::optional<ParetoFront> front = {};
-  std::optional<std::vector<std::string>> feasible_changes = {};  // with which some plan would fit in memory
-  bool is_given = false;                                          // the plan was made elsewhere
-  std::vector<std::string> reader_notes = {};                     // of the reader of a given plan
-  SettingSet undecided = {};                                      // settings for which defaults are used
+  std::optional<std::vector<search::FeasibleChange>> feasible_changes = {};  // if no plan fits in memory
+  bool is_given = false;                                                     // the plan was made elsewhere
+  std::vector<std::string> reader_notes = {};                                // of the reader of a given plan
+  SettingSet undecided = {};  // settings for which defaults are used
   UnfinishedParts unfinished = {};
 
   bool fits() const { return finalists.empty() || finalists.front().candidate.deficit_bytes <= 0; }

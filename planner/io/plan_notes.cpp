@@ -84,6 +84,31 @@ Notes simulation_notes(const api::PlanAnswer& answer) {
   return {};
 }
 
+/// Completes "it would fit with".
+std::string format_change(const search::FeasibleChange& change) {
+  using Kind = search::FeasibleChange::Kind;
+  const auto& [stages, replicas] = change.shape;
+  const std::string recompute = fmt::format("recompute: {}", name_of(Recomputation::full)),
+                    offload = fmt::format("optimizer: {}", name_of(Optimizer::host_offload));
+  switch (change.kind) {
+    case Kind::shape:
+      return fmt::format("{} × {} (--pipeline {} --data {})", stages, replicas, stages, replicas);
+    case Kind::recompute:
+      return recompute;
+    case Kind::micro_batch:
+      return "micro_batch: 1";
+    case Kind::schedule:
+      return fmt::format("schedule: {}", name_of(Schedule::one_f_one_b));
+    case Kind::offload:
+      return offload + " (its state on the host)";
+    case Kind::recompute_and_offload:
+      return fmt::format("{} and {} together", recompute, offload);
+    case Kind::memory:
+      break;
+  }
+  return fmt::format("GPUs of at least {:.0f} GB", change.gigabytes);
+}
+
 /// That no plan fits the memory, and which changes of the job would make one fit.
 Notes out_of_memory_notes(const api::PlanAnswer& answer) {
   if (answer.fits()) return {};
@@ -95,7 +120,7 @@ Notes out_of_memory_notes(const api::PlanAnswer& answer) {
                              format_memory_deficit(answer))};
   if (!changes) return notes;
   if (changes->empty()) notes.emplace_back("none of the changes that were tried makes a plan fit");
-  for (const std::string& change : *changes) notes.emplace_back("it would fit with " + change);
+  for (const auto& change : *changes) notes.push_back("it would fit with " + format_change(change));
   return notes;
 }
 
@@ -198,7 +223,6 @@ Notes comm_cost_notes(const api::PlanAnswer& answer) {
 
 Notes notes_of(const api::PlanAnswer& answer) {
   if (answer.comm_cost) return comm_cost_notes(answer);
-  if (answer.finalists.empty()) return answer.reader_notes;
   Notes notes = LayerTimes(answer.problem, answer.plan.execution, tensor_degrees(answer.plan))
                     .notes(pipeline_major(answer.plan));
   if (!answer.search && !answer.is_given) return notes;
@@ -211,7 +235,9 @@ Notes notes_of(const api::PlanAnswer& answer) {
 }
 
 Notes front_notes(const api::ParetoFront& front, bool has_points) {
-  Notes notes = front.search.notes;
+  Notes notes;
+  for (const auto& [objective, why] : front.search.failures)
+    notes.push_back(fmt::format("no plan found by {}: {}", name_of(objective), why));
   if (front.results.empty() && has_points)
     notes.emplace_back("the plans were not simulated: this front is based on estimates");
   append(stop_notes(front.search.stopped, "front"), notes);

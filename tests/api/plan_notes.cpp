@@ -74,9 +74,9 @@ TEST_CASE("notes on a plan that exceeds memory say what would make one fit") {
                               answer.problem.topology->devices[1].id + " needs 17.5 GB and has 16 GB";
   CHECK(further_notes(answer) ==
         Notes{"no plan that fits the memory of the devices was found before the search ended" + deficit});
-  answer.feasible_changes = Notes{"more stages"};
-  CHECK(further_notes(answer) ==
-        Notes{"no plan fits the memory of the devices" + deficit, "it would fit with more stages"});
+  answer.feasible_changes = {{{search::FeasibleChange::Kind::shape, {2, 4}}}};
+  CHECK(further_notes(answer) == Notes{"no plan fits the memory of the devices" + deficit,
+                                       "it would fit with 2 × 4 (--pipeline 2 --data 4)"});
 }
 
 TEST_CASE("notes on scenarios say under which the plan makes no progress") {

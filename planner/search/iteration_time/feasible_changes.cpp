@@ -3,8 +3,6 @@
 #include <cmath>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "core/base/index.hpp"
 #include "core/plan/settings.hpp"
 
@@ -42,44 +40,40 @@ std::optional<double> fitting_memory(Problem problem, const IterationSearchOptio
 
 }  // namespace
 
-std::vector<std::string> feasible_changes(const Problem& problem, const IterationSearchOptions& options) {
-  std::vector<std::string> changes;
-  const auto try_job = [&](const std::string& description, const auto& change) {
+std::vector<FeasibleChange> feasible_changes(const Problem& problem, const IterationSearchOptions& options) {
+  using Kind = FeasibleChange::Kind;
+  std::vector<FeasibleChange> changes;
+  const auto try_job = [&](Kind kind, const auto& change) {
     Problem other = problem;
     change(other.job);
-    if (fitting_shape(other, options)) changes.push_back(description);
+    if (fitting_shape(other, options)) changes.push_back({kind});
   };
   if (options.limits.stages || options.limits.replicas) {
     IterationSearchOptions free = options;
     free.limits = {};
-    if (const auto shape = fitting_shape(problem, free))
-      changes.push_back(fmt::format("{} × {} (--pipeline {} --data {})", shape->stages, shape->replicas,
-                                    shape->stages, shape->replicas));
+    if (const auto shape = fitting_shape(problem, free)) changes.push_back({Kind::shape, *shape});
   }
   const Job& job = problem.job;
   const auto recompute = [](Job& it) { it.execution.recomputation = Recomputation::full; };
   const auto offload = [](Job& it) { it.training.optimizer = Optimizer::host_offload; };
-  const std::string recomputes = fmt::format("recompute: {}", name_of(Recomputation::full)),
-                    offloads = fmt::format("optimizer: {}", name_of(Optimizer::host_offload));
   const bool can_recompute = job.execution.recomputation != Recomputation::full &&
                              is_choice(job, Setting::recompute, name_of(Recomputation::full)),
              can_offload = job.training.optimizer != Optimizer::host_offload && !job.target;
-  if (can_recompute) try_job(recomputes, recompute);
-  if (job.execution.micro_batch > 1) try_job("micro_batch: 1", [](Job& it) { it.execution.micro_batch = 1; });
+  if (can_recompute) try_job(Kind::recompute, recompute);
+  if (job.execution.micro_batch > 1)
+    try_job(Kind::micro_batch, [](Job& it) { it.execution.micro_batch = 1; });
   if (traits(job.execution.schedule).forwards_first &&
       is_choice(job, Setting::schedule, name_of(Schedule::one_f_one_b)))
-    try_job(fmt::format("schedule: {}", name_of(Schedule::one_f_one_b)),
-            [](Job& it) { it.execution.schedule = Schedule::one_f_one_b; });
-  if (can_offload) try_job(offloads + " (its state on the host)", offload);
+    try_job(Kind::schedule, [](Job& it) { it.execution.schedule = Schedule::one_f_one_b; });
+  if (can_offload) try_job(Kind::offload, offload);
   if (changes.empty() && can_recompute && can_offload)
-    try_job(fmt::format("{} and {} together", recomputes, offloads), [&](Job& it) {
+    try_job(Kind::recompute_and_offload, [&](Job& it) {
       recompute(it);
       offload(it);
       it.execution.micro_batch = 1;
     });
-  if (const auto memory = fitting_memory(problem, options))
-    changes.push_back(fmt::format("GPUs of at least {:.0f} GB", *memory));
-  return is_stopped(options.common) ? std::vector<std::string>() : changes;
+  if (const auto memory = fitting_memory(problem, options)) changes.push_back({Kind::memory, {}, *memory});
+  return is_stopped(options.common) ? std::vector<FeasibleChange>() : changes;
 }
 
 }  // namespace dtfm::search

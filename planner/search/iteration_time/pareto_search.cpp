@@ -6,8 +6,6 @@
 #include <set>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
@@ -74,9 +72,7 @@ class FrontSearch {
 
  private:
   bool is_interrupted() const { return is_stopped(options_.common); }
-  bool must_stop() const {
-    return is_interrupted() || time_share(options_.common) >= 1;
-  }
+  bool must_stop() const { return is_interrupted() || time_share(options_.common) >= 1; }
 
   /// Whether only a time limit ends the search. All steps of an unlimited search then come first, and the
   /// rest of the time is for the front.
@@ -99,8 +95,7 @@ class FrontSearch {
     try {
       take(search_iteration(problem_, options), false);
     } catch (const Error& error) {  // for example, if too few devices have a price
-      found_.notes.push_back(
-          fmt::format("no plan found by {}: {}", name_of(options.objective), error.what()));
+      found_.failures.emplace_back(options.objective, error.what());
     }
   }
 

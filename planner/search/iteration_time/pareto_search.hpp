@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/search/iteration_time/iteration_search.hpp"
@@ -15,7 +16,7 @@ struct ParetoSearch {
   std::vector<PlanCandidate> candidates;
   long long evaluations = 0;  // of all searches
   Stopped stopped = Stopped::converged;
-  std::vector<std::string> notes;  // objectives for which no plan was found, and why
+  std::vector<std::pair<Objective, std::string>> failures;  // objectives without a plan, and why
 };
 
 /// Steps of the search:
