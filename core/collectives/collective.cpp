@@ -39,7 +39,7 @@ std::string_view name_of(GradientSync sync) {
 CollectiveMessages collective_messages(GradientSync sync, std::span<const CollectiveMember> members,
                                        const CollectiveOptions& options) {
   const GradientSyncTraits& row = traits(sync);
-  DTFM_ASSERT(row.messages && device_count(members) > 1);
+  DTFM_ASSERT(row.messages && device_count(members) > 1 && options.collective != Collective::send);
   DTFM_ASSERT(options.collective == Collective::all_reduce || row.has_halves);
   return row.messages(members, options);
 }

@@ -67,8 +67,7 @@ void add_messages(const LayerBytes& bytes, const Plan& plan, int pipeline, int f
          .part = part,
          .parts = parts,
          .collective = Collective::send,
-         .bytes = bytes.message(last_layer, parts),
-         .overlaps = true});
+         .bytes = bytes.message(last_layer, parts)});
 }
 
 }  // namespace
@@ -211,8 +210,7 @@ std::vector<Communication> partition_communications(const LayerBytes& bytes,
                       .layers = layers,
                       .algorithm = execution.gradient_sync,
                       .collective = gathers ? Collective::all_gather : Collective::reduce_scatter,
-                      .bytes = gathers ? bytes.parameters(layers, true) : bytes.gradients(layers, true),
-                      .overlaps = moment != Moment::after_update});
+                      .bytes = gathers ? bytes.parameters(layers, true) : bytes.gradients(layers, true)});
   };
   for (int layer = 0; layer < bytes.layers(); ++layer) {
     for (const Pass pass : {Pass::forward, Pass::backward})

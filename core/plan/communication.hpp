@@ -49,7 +49,7 @@ struct Communication {
   /// Uncompressed bytes that a member holds before the communication; after it, for an all-gather.
   double bytes = 0;
   int count = 1;          // how often it is repeated, one after another
-  bool overlaps = false;  // members compute other layers meanwhile
+  bool overlaps = false;  // members may synchronize other layers meanwhile
 };
 
 /// The devices of the stage of a member.

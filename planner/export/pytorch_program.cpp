@@ -71,8 +71,7 @@ class ProgramWriter {
     rank_of_.assign(bundle.plan.pipelines.size(), std::vector<int>(at(layers_)));
     Plan plan = bundle.plan;
     plan.execution = execution_;
-    communications_ =
-        replica_communications(LayerBytes(bundle.job, execution_), expand_virtual_stages(plan));
+    communications_ = replica_communications(LayerBytes(bundle.job, execution_), expand_virtual_stages(plan));
     rank_of_device_.resize(bundle.locations.size());
     for (int rank = 0; rank < bundle.world_size(); ++rank)
       rank_of_device_[at(assignment(rank).device)] = rank;
@@ -251,10 +250,10 @@ class ProgramWriter {
   ordered_json sync_groups_json() {
     ordered_json list = ordered_json::array();
     if (bundle_.plan.pipelines.size() < 2) return list;
-    const bool is_sharded = traits(execution_.optimizer_sharding).optimizer;
-    const int site_shards = is_sharded && traits(execution_.gradient_sync).shares_by_site()
-                                ? sharing_replicas(topology_with_sites(), plan_on_topology(bundle_))
-                                : 0;
+    const int site_shards =
+        traits(execution_.optimizer_sharding).optimizer && traits(execution_.gradient_sync).shares_by_site()
+            ? sharing_replicas(topology_with_sites(), plan_on_topology(bundle_))
+            : 0;
     for (const Communication& it : communications_) {
       if (it.payload != Payload::gradients) continue;
       const std::vector<int> ranks = ranks_of(it);
@@ -266,7 +265,7 @@ class ProgramWriter {
       const auto add = [&](const char* key, Collective collective) {
         group[key] = collective_number(it.algorithm, members(ranks), {collective, site_shards});
       };
-      if (is_sharded) {
+      if (it.collective == Collective::reduce_scatter) {
         add("reduce_scatter", Collective::reduce_scatter);
         add("all_gather", Collective::all_gather);
       } else {

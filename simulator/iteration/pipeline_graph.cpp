@@ -332,7 +332,7 @@ void PipelineGraph::compute(int stage, const Operation& operation, int received)
 int PipelineGraph::add_all_reduces(int stage, std::pair<int, int> layers, Pass pass, TaskLabel label) {
   const std::vector<std::vector<Channel>>& ring = rings_[at(stage)];
   const int tensor = degree(stage), steps = 2 * (tensor - 1);
-  DTFM_ASSERT(tensor > 1);
+  DTFM_ASSERT(tensor > 1 && tensor_all_reduce == GradientSync::ring);
   double bytes = 0, messages = 0;
   for (const Communication& it : all_reduces_[at(stage)])
     if (it.pass == pass && it.layers.first >= layers.first && it.layers.second <= layers.second) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -89,22 +88,27 @@ double rounds_of(const Plan& plan) {
 }
 
 /// Messages of a reduce-scatter or an all-gather in each of the groups.
-double messages_in(const std::vector<CollectiveGroup>& groups, bool is_direct) {
+double messages_in(const std::vector<CollectiveGroup>& groups, bool sends_directly) {
   double messages = 0;
   for (const CollectiveGroup& group : groups) {
     const auto devices = static_cast<double>(group.members.size());
-    messages += devices * (devices - 1) * (is_direct ? 1 : static_cast<double>(group.hops.front().size()));
+    messages +=
+        devices * (devices - 1) * (sends_directly ? 1 : static_cast<double>(group.hops.front().size()));
   }
   return messages;
 }
 
+/// Whether the members send directly instead of around rings.
+bool is_direct(const Communication& it) {
+  return traits(it.algorithm).roles == MemberRoles::equal;
+}
+
 double message_count(const Plan& plan, const std::vector<Communication>& communications,
                      const Groups& groups) {
-  const bool is_direct = traits(plan.execution.gradient_sync).roles == MemberRoles::equal;
   double messages = 0;
   for (const Communication& it : communications)
     messages += (it.moment == Moment::after_update ? 1 : rounds_of(plan)) *
-                (messages_in(groups.sharing, is_direct) +
+                (messages_in(groups.sharing, is_direct(it)) +
                  (it.payload == Payload::gradients ? 2 * messages_in(groups.copies, false) : 0));
   return messages;
 }
@@ -115,13 +119,15 @@ class ZeroGraph {
       : plan_(plan),
         model_(problem, plan),
         communications_(replica_communications(model_.bytes(), plan)),
+        of_layer_(at(model_.layers())),
         builder_(problem.topology, problem.constants),
         overhead_s_(problem.constants.iteration_overhead_s),
         efficiency_(problem.constants.sync_efficiency) {
     builder_.set_stop(stop);
     devices_ = devices_of(plan);
     rounds_ = static_cast<int>(rounds_of(plan));
-    is_direct_ = traits(plan.execution.gradient_sync).roles == MemberRoles::equal;
+    for (const Communication& it : communications_)
+      if (it.moment != Moment::after_update) of_layer_[at(it.layers.first)].push_back(&it);
     groups_ = groups_of(problem.topology, plan);
     are_compressed_ = model_.is_compressed(devices_);
     last_ = before_last_ = reduce_scattered_ = std::vector<int>(devices_.size(), no_index);
@@ -162,17 +168,11 @@ class ZeroGraph {
     return label;
   }
 
-  /// At least those of the layer's passes.
-  std::span<const Communication> communications_of(int layer) const {
-    const std::size_t count = communications_.size() / at(model_.layers());
-    return std::span(communications_).subspan(at(layer) * count, count);
-  }
-
   void compute(int layer, Pass pass) {
     const Activity activity = pass == Pass::forward ? Activity::forward : Activity::backward;
     std::vector<int> needed(devices_.size(), no_index);
-    for (const Communication& it : communications_of(layer))
-      if (it.moment == Moment::before_pass && it.pass == pass && sharing_count() > 1) needed = gather(it);
+    for (const Communication* it : of_layer_[at(layer)])
+      if (it->moment == Moment::before_pass && it->pass == pass && sharing_count() > 1) needed = gather(*it);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       before_last_[i] = last_[i];
       if (!has_micro_batch(i)) {
@@ -189,8 +189,8 @@ class ZeroGraph {
       of.stage = 0;
       last_[i] = builder_.compute(devices_[i], seconds, std::array{last_[i], needed[i]}, of);
     }
-    for (const Communication& it : communications_of(layer))
-      if (it.moment == Moment::after_pass && it.pass == pass) reduce_scatter(it);
+    for (const Communication* it : of_layer_[at(layer)])
+      if (it->moment == Moment::after_pass && it->pass == pass) reduce_scatter(*it);
   }
 
   /// Returns, by device, the task after which it has the parameters of the layer. The gather starts when the
@@ -198,7 +198,7 @@ class ZeroGraph {
   std::vector<int> gather(const Communication& it) {
     TaskLabel of = label(Activity::all_gather, it.layers.first);
     of.phase = it.pass == Pass::forward ? 0 : sharing_count() - 1;
-    return collective(before_last_, it.bytes, of);
+    return collective(it, before_last_, it.bytes, of);
   }
 
   /// Compressing the gradients, and decompressing a device's own part, are computed before the collective.
@@ -215,7 +215,7 @@ class ZeroGraph {
       last_[i] = builder_.compute(devices_[i], compress_s + expand_s, std::array{last_[i]}, of);
     }
     TaskLabel of = label(Activity::gradient_sync, layer);
-    reduce_scattered_ = collective(last_, bytes, of);
+    reduce_scattered_ = collective(it, last_, bytes, of);
     for (of.phase = sharing_count() - 1; of.phase < sharing_count() + 2 * copy_count() - 3;
          of.phase += copy_count() - 1)
       reduce_scattered_ = in_rings(groups_.copies, reduce_scattered_, bytes / sharing_count(), of);
@@ -226,8 +226,9 @@ class ZeroGraph {
 
   /// `ready`: by device, the task after which it takes part. Returns, by device, the task after which it has
   /// received everything.
-  std::vector<int> collective(const std::vector<int>& ready, double bytes, const TaskLabel& of) {
-    return is_direct_ ? direct_collective(ready, bytes, of) : in_rings(groups_.sharing, ready, bytes, of);
+  std::vector<int> collective(const Communication& it, const std::vector<int>& ready, double bytes,
+                              const TaskLabel& of) {
+    return is_direct(it) ? direct_collective(ready, bytes, of) : in_rings(groups_.sharing, ready, bytes, of);
   }
 
   std::vector<int> in_rings(const std::vector<CollectiveGroup>& groups, const std::vector<int>& ready,
@@ -308,19 +309,19 @@ class ZeroGraph {
     }
     const Communication& last = communications_.back();
     if (last.moment != Moment::after_update) return ends;
-    std::vector<int> received = collective(ends, last.bytes, label(Activity::all_gather, no_index));
+    std::vector<int> received = collective(last, ends, last.bytes, label(Activity::all_gather, no_index));
     received.insert(received.end(), ends.begin(), ends.end());
     return received;
   }
 
   const Plan& plan_;
   const LoadModel model_;
-  const std::vector<Communication> communications_;  // by layer, and after the update
+  const std::vector<Communication> communications_;
+  std::vector<std::vector<const Communication*>> of_layer_;  // [layer]: before and after its passes
   GraphBuilder builder_;
   const double overhead_s_, efficiency_;
   std::vector<int> devices_;  // [pipeline]
   Groups groups_;
-  bool is_direct_ = false;       // collectives send directly instead of around rings
   bool are_compressed_ = false;  // gradients are sent compressed
   int rounds_ = 0, micro_batch_ = 0;
   // [pipeline]: its last two computations, and the task after which it has its part of the last gradients.

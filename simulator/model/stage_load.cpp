@@ -141,8 +141,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double parameters = parameters_of(chain_, stage.layers) / tensor;
-  load.output_bytes = chain_[at(std::max(0, end - 1))].output.value() * micro_batch /
-                      (divides_messages(job_.parallelism) ? tensor : 1);
+  load.output_bytes = bytes_.message(std::max(0, end - 1), static_cast<int>(stage.devices.size()));
   if (execution_.optimizer_offload) load.update_s = parameters * host_update_s_per_parameter;
   load.gradient_bytes =
       bytes_.gradients(stage.layers, begin == 0) * execution_.compression.gradients / tensor;
