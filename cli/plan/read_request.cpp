@@ -54,11 +54,8 @@ api::GivenPlan read_given_plan(const PlanOptions& options, const io::PlanSource&
                                const Problem& problem) {
   io::PlanAndNotes read = io::read_any_plan(source, problem.topology, problem.job, options.job.has_value());
   check_shape(options, read.plan, problem.job);
-  api::GivenPlan given{std::move(read.plan),     {},          std::move(read.notes), read.undecided,
-                       read.checkpoint_period_s, !options.job};
-  if (options.objective == Objective::comm_cost)
-    given.placement = io::balanced_placement(given.plan, problem.topology, *options.score);
-  return given;
+  return {std::move(read.plan), *options.score,           std::move(read.notes),
+          read.undecided,       read.checkpoint_period_s, !options.job};
 }
 
 std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology) {

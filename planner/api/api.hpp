@@ -6,7 +6,7 @@
 //
 // - plan: searches for the best plan and says what is known about it (dtfm-plan).
 // - score: estimates and simulates a given plan (dtfm-plan --score).
-// - find_plans, plan_comm_cost, score_comm_cost: the parts of these that search, by themselves.
+// - find_plans: the part of these that searches by iteration time, by itself.
 // - simulate: simulates a plan or a scheme under a scenario (dtfm-sim).
 // - compare: plans and simulates every scheme (dtfm-compare).
 // - make_replanner: plans anew when devices fail or join (policy replan).

@@ -10,6 +10,9 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.hpp"
+#include "core/plan/balanced_placement.hpp"
+#include "planner/api/plan_answer.hpp"
+#include "planner/api/plan_request.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -29,15 +32,15 @@ int quotient(std::string_view noun, int count, int devices) {
   return devices / count;
 }
 
-search::Shape shape_of(const CommCostPlanRequest& request) {
-  const Job& job = request.job;
-  auto [stages, replicas] = request.limits;
+search::Shape shape_of(const PlanRequest& request) {
+  const Job& job = request.problem.job;
+  auto [stages, replicas] = request.options.limits;
   if (!stages && !replicas) {
     stages = job.parallelism.pipeline;
     replicas = job.parallelism.data;
   }
   if (!stages && !replicas) stages = job.comm_cost_stages;
-  const int devices = request.topology.size();
+  const int devices = request.problem.topology->size();
   if (stages && replicas && 1LL * *stages * *replicas != devices)
     throw search::NoSuchShape(fmt::format("{} stages × {} replicas are {} devices; the topology has {}",
                                           *stages, *replicas, 1LL * *stages * *replicas, devices));
@@ -75,26 +78,18 @@ CommCostSteps::Sync sync_of(const Topology& topology, const CommCostProblem& pro
   return sync;
 }
 
-CommCostProblem make_problem(const Topology& topology, Job job, int stages, int replicas) {
+/// A job of stages × replicas equal parts.
+CommCostProblem make_problem(const Problem& problem, const search::Shape& shape) {
+  const auto [stages, replicas] = shape;
+  Job job = problem.job;
   job.parallelism.pipeline = stages;
   job.parallelism.data = replicas;
   job.automatic = {};
   const CommVolumes volumes = comm_volumes(job, stages, replicas);
-  return {std::move(job), volumes, cost::comm_cost_model(topology, volumes, stages, replicas)};
+  return {std::move(job), volumes, cost::comm_cost_model(problem.topology, volumes, stages, replicas)};
 }
 
-}  // namespace
-
-void check_comm_cost(const Job& job) {
-  if (job.parallelism.tensor != 1)
-    throw Error("job " + job.name, fmt::format("tensor {}, but comm-cost supports only one device per stage",
-                                               job.parallelism.tensor));
-  if (job.execution.compression.bandwidth_threshold)
-    throw Error("job " + job.name, "comm-cost does not support `bandwidth_threshold` of compression");
-}
-
-CommCostSteps comm_cost_steps(const Topology& topology, const CommCostProblem& problem,
-                              const Placement& placement) {
+CommCostSteps steps_of(const Topology& topology, const CommCostProblem& problem, const Placement& placement) {
   CommCostSteps steps;
   for (int stage = 0; stage < placement.stages(); ++stage)
     steps.syncs.push_back(sync_of(topology, problem, placement.group(stage)));
@@ -112,23 +107,56 @@ CommCostSteps comm_cost_steps(const Topology& topology, const CommCostProblem& p
   return steps;
 }
 
-CommCostPlanResult plan_comm_cost(const CommCostPlanRequest& request) {
-  check_comm_cost(request.job);
-  const auto [stages, replicas] = shape_of(request);
-  CommCostPlanResult result{make_problem(request.topology, request.job, stages, replicas), {}, {}};
-  result.found = search::search_comm_cost(result.problem.model, request.strategy, request.options);
-  result.plan = plan_from_placement(result.found.placement, result.problem.job);
-  return result;
+PlanAnswer comm_cost_answer(const PlanRequest& request, Plan plan, CommCostProblem problem,
+                            const Placement& placement, const cost::CommCost& cost) {
+  PlanAnswer answer{request.problem, std::move(plan), Objective::comm_cost};
+  answer.problem.job = problem.job;
+  const CommCostSteps steps = steps_of(request.problem.topology, problem, placement);
+  answer.comm_cost = CommCostAnswer{std::move(problem), placement, cost, steps};
+  return answer;
 }
 
-CommCostScoreResult score_comm_cost(const CommCostScoreRequest& request) {
-  check_comm_cost(request.job);
-  const Placement& placement = request.placement;
-  CommCostProblem problem =
-      make_problem(request.topology, request.job, placement.stages(), placement.replicas());
+}  // namespace
+
+void check_comm_cost(const Job& job) {
+  if (job.parallelism.tensor != 1)
+    throw Error("job " + job.name, fmt::format("tensor {}, but comm-cost supports only one device per stage",
+                                               job.parallelism.tensor));
+  if (job.execution.compression.bandwidth_threshold)
+    throw Error("job " + job.name, "comm-cost does not support `bandwidth_threshold` of compression");
+}
+
+PlanAnswer plan_by_comm_cost(const PlanRequest& request) {
+  check_comm_cost(request.problem.job);
+  CommCostProblem problem = make_problem(request.problem, shape_of(request));
+  const search::SearchOptions& common = request.options.common;
+  const search::SearchResult found = search::search_comm_cost(problem.model, request.strategy, common);
+  Plan plan = plan_from_placement(found.placement, problem.job);
+  PlanAnswer answer =
+      comm_cost_answer(request, std::move(plan), std::move(problem), found.placement, found.cost);
+  answer.lower_bound = PlanBound{found.lower_bound.value, found.cost.total(), found.lower_bound.method};
+  answer.search = {request.strategy, common.seed,       found.evaluations,
+                   found.stopped,    found.convergence, common.prove};
+  answer.undecided = request.problem.job.automatic;
+  return answer;
+}
+
+PlanAnswer score_by_comm_cost(const PlanRequest& request, const GivenPlan& given) {
+  Problem scored = request.problem;
+  scored.job.execution = given.plan.execution;
+  check_comm_cost(scored.job);
+  const Placement placement = balanced_placement(given.plan, scored.topology, given.file);
+  CommCostProblem problem = make_problem(scored, {placement.stages(), placement.replicas()});
   const cost::CommCost cost = cost::comm_cost(problem.model, placement);
-  const cost::CommCost best = cost::comm_cost(problem.model, cost::best_deployment(problem.model, placement));
-  return {std::move(problem), cost, best};
+  PlanAnswer answer = comm_cost_answer(request, given.plan, std::move(problem), placement, cost);
+  const cost::CommCostModel& model = answer.comm_cost->problem.model;
+  answer.comm_cost->best_deployment = cost::comm_cost(model, cost::best_deployment(model, placement));
+  if (given.checkpoint_period_s)
+    answer.checkpoint_period = {*given.checkpoint_period_s, PeriodSource::plan_file};
+  answer.is_given = true;
+  answer.reader_notes = given.notes;
+  answer.undecided = given.undecided;
+  return answer;
 }
 
 }  // namespace dtfm::api

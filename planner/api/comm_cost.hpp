@@ -1,17 +1,13 @@
-// Plans a job by communication cost, and scores a given placement: what dtfm-plan --objective comm-cost does,
-// without text. Nothing is simulated.
+// Plans by communication cost, and scores given plans by it. Nothing is simulated.
 #pragma once
 
-#include <string>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
-#include "core/cluster/topology.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
-#include "planner/search/comm_cost/strategy.hpp"
-#include "planner/search/iteration_time/iteration_search.hpp"
 
 namespace dtfm::api {
 
@@ -41,46 +37,26 @@ struct CommCostSteps {
   std::vector<Sync> syncs;  // [stage]
   std::vector<Hop> hops;    // [stage]: to the next one
 };
-CommCostSteps comm_cost_steps(const Topology& topology, const CommCostProblem& problem,
-                              const Placement& placement);
 
-struct CommCostPlanRequest {
-  Topology topology;
-  Job job;
-  /// One number determines the other, because every device is used. If both are empty, those of the job
-  /// apply, or else the number of stages for which it gives communication volumes.
-  search::ShapeLimits limits = {};
-  std::string strategy = std::string(search::default_strategy);
-  /// Seed, threads, budget and proof. `on_progress` reports progress, and `stop` cancels the search: the best
-  /// placement so far is returned.
-  search::SearchOptions options = {};
-};
-
-struct CommCostPlanResult {
+/// A plan by communication cost.
+struct CommCostAnswer {
   CommCostProblem problem;
-  search::SearchResult found;  // placement, cost, lower bound, evaluations, convergence
-  Plan plan;                   // that deploys the placement
+  Placement placement;
+  cost::CommCost cost;
+  CommCostSteps steps = {};
+  std::optional<cost::CommCost> best_deployment = {};  // of the same groups, if the plan was given
 };
 
-/// Searches for the placement with the least communication cost. Throws search::NoSuchShape if there is no
-/// number of stages, or if it does not divide the devices; Error for an unknown strategy and as
-/// `check_comm_cost` does.
-CommCostPlanResult plan_comm_cost(const CommCostPlanRequest& request);
+struct GivenPlan;
+struct PlanAnswer;
+struct PlanRequest;
 
-struct CommCostScoreRequest {
-  Topology topology;
-  Job job;
-  Placement placement;  // of all devices; `io::balanced_placement` returns that of a plan
-};
-
-struct CommCostScoreResult {
-  CommCostProblem problem;
-  cost::CommCost cost;             // as the placement is deployed
-  cost::CommCost best_deployment;  // of the same groups, with the best stage order and matchings
-};
-
-/// Evaluates a placement as it is. Throws Error as `check_comm_cost` does, and if the placement does not have
-/// as many devices as the topology.
-CommCostScoreResult score_comm_cost(const CommCostScoreRequest& request);
+/// Searches for the placement with the least communication cost. One limit determines the other, because
+/// every device is used. Without limits, those of the job apply, or else the number of stages for which it
+/// gives communication volumes. Throws search::NoSuchShape if there is no number of stages, or if it does not
+/// divide the devices; Error for an unknown strategy and as `check_comm_cost` does.
+PlanAnswer plan_by_comm_cost(const PlanRequest& request);
+/// Evaluates a plan as it is. Throws Error as `check_comm_cost` and `balanced_placement` do.
+PlanAnswer score_by_comm_cost(const PlanRequest& request, const GivenPlan& given);
 
 }  // namespace dtfm::api

@@ -17,46 +17,6 @@
 namespace dtfm::api {
 namespace {
 
-SearchSummary search_summary(const PlanRequest& request, long long evaluations, search::Stopped stopped,
-                             std::vector<search::ConvergencePoint> convergence) {
-  const search::SearchOptions& common = request.options.common;
-  return {request.strategy, common.seed, evaluations, stopped, std::move(convergence), common.prove};
-}
-
-PlanAnswer plan_by_comm_cost(const PlanRequest& request) {
-  const Problem& problem = request.problem;
-  CommCostPlanResult result = plan_comm_cost(
-      {problem.topology, problem.job, request.options.limits, request.strategy, request.options.common});
-  const search::SearchResult& found = result.found;
-  PlanAnswer answer{problem, std::move(result.plan), Objective::comm_cost};
-  answer.problem.job = result.problem.job;
-  answer.lower_bound = PlanBound{found.lower_bound.value, found.cost.total(), found.lower_bound.method};
-  answer.search = search_summary(request, found.evaluations, found.stopped, found.convergence);
-  answer.undecided = problem.job.automatic;
-  const CommCostSteps steps = comm_cost_steps(problem.topology, result.problem, found.placement);
-  answer.comm_cost = CommCostAnswer{std::move(result.problem), found.placement, found.cost, steps};
-  return answer;
-}
-
-PlanAnswer score_by_comm_cost(const PlanRequest& request, const GivenPlan& given) {
-  const Problem& problem = request.problem;
-  const Placement& placement = given.placement.value();
-  Job job = problem.job;
-  job.execution = given.plan.execution;
-  CommCostScoreResult scored = score_comm_cost({problem.topology, job, placement});
-  PlanAnswer answer{problem, given.plan, Objective::comm_cost};
-  answer.problem.job = scored.problem.job;
-  const CommCostSteps steps = comm_cost_steps(problem.topology, scored.problem, placement);
-  answer.comm_cost =
-      CommCostAnswer{std::move(scored.problem), placement, scored.cost, steps, scored.best_deployment};
-  if (given.checkpoint_period_s)
-    answer.checkpoint_period = {*given.checkpoint_period_s, PeriodSource::plan_file};
-  answer.is_given = true;
-  answer.reader_notes = given.notes;
-  answer.undecided = given.undecided;
-  return answer;
-}
-
 /// The bound for plans like the best one, or the proven optimum.
 std::optional<PlanBound> bound_of(const PlanRequest& request, const FoundPlans& found) {
   if (found.stopped() == search::Stopped::optimal) {
@@ -110,9 +70,8 @@ PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   if (common.ranks) common.ranks->leave();  // the rest is computed by the root, or by what replaces it
   const search::IterationSearchResult& searched = found.found;
   PlanAnswer answer = answer_of(found.best(), request.options.objective);
-  answer.search = search_summary(request, searched.evaluations, searched.stopped, searched.convergence);
-  answer.search->unusable = searched.unusable;
-  answer.search->unpriced = searched.unpriced;
+  answer.search = {request.strategy,     common.seed,  searched.evaluations, searched.stopped,
+                   searched.convergence, common.prove, searched.unusable,    searched.unpriced};
   answer.simulation = found.simulation;
   answer.simulation_error = found.simulation_error;
   answer.finalists = finalists_of(found);

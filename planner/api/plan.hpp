@@ -7,10 +7,10 @@
 namespace dtfm::api {
 
 /// Searches for the best plan by the objective of the request, and says what is known about it. By
-/// communication cost, it is found by `plan_comm_cost`, and nothing is simulated; by the other objectives, by
-/// `find_plans`. Of several ranks, only the root gets more than the plans and their simulation. If the work
-/// is stopped or its time limit has passed, the answer has the best plan so far, without the parts that were
-/// not finished. Throws what those two throw.
+/// communication cost, it is found by `plan_by_comm_cost`, and nothing is simulated; by the other objectives,
+/// by `find_plans`. Of several ranks, only the root gets more than the plans and their simulation. If the
+/// work is stopped or its time limit has passed, the answer has the best plan so far, without the parts that
+/// were not finished. Throws what those two throw.
 PlanAnswer plan(const PlanRequest& request);
 
 /// Estimates and simulates a plan as it is, with its own settings, and says what is known about it. The

@@ -36,15 +36,6 @@ struct SearchSummary {
   std::vector<int> unpriced = {};  // devices not used because their price is needed but unknown
 };
 
-/// A plan by communication cost.
-struct CommCostAnswer {
-  CommCostProblem problem;
-  Placement placement;
-  cost::CommCost cost;
-  CommCostSteps steps = {};
-  std::optional<cost::CommCost> best_deployment = {};  // of the same groups, if the plan was given
-};
-
 /// The plan that the planner recommends instead of a given one. If it is not simulated, the search was
 /// interrupted or late: it is the best plan so far, and the plans are compared by their estimates.
 struct Advice {

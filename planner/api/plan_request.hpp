@@ -48,9 +48,9 @@ struct PlanRequest {
 /// A plan made elsewhere.
 struct GivenPlan {
   Plan plan;
-  std::optional<Placement> placement = {};  // the same plan; required by communication cost
-  std::vector<std::string> notes = {};      // of its reader
-  SettingSet undecided = {};                // settings that neither its file nor the job decides
+  std::string file = {};                // of the plan, for errors
+  std::vector<std::string> notes = {};  // of its reader
+  SettingSet undecided = {};            // settings that neither its file nor the job decides
   /// Time between checkpoints, for scenarios that leave it open; empty: it is chosen by simulation.
   std::optional<double> checkpoint_period_s = {};
   /// The job comes from the plan's file. Its flushes are then decisions of a planner, which do not limit the

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/io/text/text_file.hpp"
+#include "core/plan/balanced_placement.hpp"
 #include "tests/support/fuzz_plans.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -14,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const dtfm::io::PlanFile file(dtfm::io::validate_text(text, "plan.json"), "plan.json");
     const dtfm::Plan plan = file.plan(topology, job).plan;
     dtfm::check_reads_back(topology, job, plan);
-    dtfm::io::balanced_placement(plan, topology, "plan.json");
+    dtfm::balanced_placement(plan, topology, "plan.json");
   } catch (const dtfm::Error&) {
   }
   try {

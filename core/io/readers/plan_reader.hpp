@@ -81,8 +81,4 @@ class PlanFile {
   std::shared_ptr<const nlohmann::json> json_;
 };
 
-/// The plan as a balanced placement, which objective comm-cost requires. Throws Error naming `file` for
-/// pipelines of unequal depth or with different stages, tensor parallelism, and unused devices.
-Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file);
-
 }  // namespace dtfm::io
