@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -88,5 +89,9 @@ std::pair<int, int> even_split(int layers, int stages, int stage);
 
 /// The plan that deploys `placement`: layers and micro-batches split as evenly as possible.
 Plan plan_from_placement(const Placement& placement, const struct Job& job);
+
+/// The plan as a balanced placement, which objective comm-cost requires. Throws Error naming `file` for
+/// pipelines of unequal depth or with different stages, tensor parallelism, and unused devices.
+Placement balanced_placement(const Plan& plan, const struct Topology& topology, const std::string& file);
 
 }  // namespace dtfm

@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.hpp"
-#include "core/plan/balanced_placement.hpp"
 #include "planner/api/plan_answer.hpp"
 #include "planner/api/plan_request.hpp"
 

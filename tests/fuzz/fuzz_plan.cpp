@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/io/text/text_file.hpp"
-#include "core/plan/balanced_placement.hpp"
 #include "tests/support/fuzz_plans.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
