@@ -1,4 +1,4 @@
-#include "cli/plan/comm_cost_summary.hpp"
+#include "cli/plan/summary.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,5 @@
 #include "cli/common/common_work.hpp"
 #include "cli/plan/plan_app.hpp"
-#include "cli/plan/plan_diff.hpp"
 #include "cli/ranks/run_on_ranks.hpp"
 
 int main(int argc, char** argv) {

@@ -1,4 +1,4 @@
-#include "cli/plan/explanation.hpp"
+#include "cli/plan/summary.hpp"
 
 #include <cmath>
 

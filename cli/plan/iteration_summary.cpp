@@ -1,4 +1,4 @@
-#include "cli/plan/iteration_summary.hpp"
+#include "cli/plan/summary.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,6 @@
 #include "cli/common/target_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
-#include "cli/plan/explanation.hpp"
-#include "cli/plan/warm_start.hpp"
 #include "core/base/index.hpp"
 #include "core/io/text/units.hpp"
 #include "core/plan/target.hpp"

@@ -1,4 +1,4 @@
-#include "cli/plan/pareto.hpp"
+#include "cli/plan/summary.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,4 @@
-#include "cli/plan/plan_diff.hpp"
-
+// dtfm-plan --diff: compares two plans.
 #include <array>
 
 #include <fmt/format.h>
@@ -10,7 +9,8 @@
 #include "cli/common/plan_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
-#include "cli/plan/warm_start.hpp"
+#include "cli/plan/plan_options.hpp"
+#include "cli/plan/summary.hpp"
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"

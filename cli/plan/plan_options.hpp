@@ -66,4 +66,9 @@ inline std::array<std::string, 3> output_files(const PlanOptions& options) {
 /// Runs the command and returns the exit code. Throws Error for bad input.
 int run_plan_command(const PlanOptions& options);
 
+/// Prints how the plans of `options.diff` differ, and the state migration from the first to the second; with
+/// a topology, also its sources and duration. Returns exit code 0 whether or not they differ. Throws Error
+/// for bad input.
+int run_plan_diff(const PlanOptions& options);
+
 }  // namespace dtfm::cli

@@ -1,4 +1,4 @@
-#include "cli/plan/warm_start.hpp"
+#include "cli/plan/summary.hpp"
 
 #include <algorithm>
 #include <cmath>

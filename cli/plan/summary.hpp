@@ -1,0 +1,30 @@
+// Formats what is known about a plan as text.
+#pragma once
+
+#include <string>
+
+#include "planner/api/plan_answer.hpp"
+
+namespace dtfm::cli {
+
+/// About 40 to 60 lines for any number of devices, by the kind of objective.
+std::string format_comm_cost_summary(const api::PlanAnswer& answer);
+std::string format_iteration_summary(const api::PlanAnswer& answer);
+
+/// The blocks "Bottleneck", "What if" and "When compute is the bottleneck". The answer must have an
+/// explanation.
+std::string format_explanation(const api::PlanAnswer& answer);
+
+/// A table of a few evenly spaced points, including the first and the last, and which point the plan
+/// `summarized` is, whose summary precedes it; empty if there are none.
+std::string format_pareto_front(const api::ParetoFront& front, const Plan& summarized,
+                                const std::string& file);
+
+/// How the plan differs from the running plan from which its search started. `input` is what the model
+/// counts.
+std::string format_warm_start(const api::WarmStartAnswer& warm, Objective objective, ModelInput input,
+                              const Topology& topology);
+/// A table of the devices and what they fetch; empty if no state is migrated.
+std::string format_migration(const api::MigrationSummary& migration, const Topology& topology);
+
+}  // namespace dtfm::cli
