@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cli/common/batch_option.hpp"
-#include "cli/common/calibration_option.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/scheme_options.hpp"
@@ -55,7 +54,8 @@ void add_simulation_options(CLI::App& app, CompareOptions& options) {
   add_repeatable_option(app, "--scenario", "FILE",
                         "also simulates under a scenario (YAML) [none]; may be repeated",
                         [&](const std::string& file) { options.scenarios.push_back(file); });
-  add_option(app, "--iterations", "N", "training iterations, unless the scenario has a horizon [3; swarm: 100]",
+  add_option(app, "--iterations", "N",
+             "training iterations, unless the scenario has a horizon [3; swarm: 100]",
              [&](const std::string& text) {
                options.iterations = parse_whole_number("--iterations", text, 1, 1'000'000);
              });

@@ -7,7 +7,7 @@
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
-#include "cli/common/read_problem.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/compare/compare_options.hpp"

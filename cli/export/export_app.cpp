@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/calibration_option.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "planner/export/exporter.hpp"

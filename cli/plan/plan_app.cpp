@@ -7,8 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/common/batch_option.hpp"
-#include "cli/common/calibration_option.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"

@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/batch_option.hpp"
-#include "cli/common/read_problem.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/job_reader.hpp"

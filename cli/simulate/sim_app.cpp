@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/batch_option.hpp"
-#include "cli/common/calibration_option.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
@@ -88,7 +87,8 @@ void add_simulation_options(CLI::App& app, SimulateOptions& options) {
   begin_group(app, heading::simulation);
   add_option(app, "--scenario", "FILE", "failures, traces and jitter during the run (YAML) [none]",
              [&](const std::string& text) { options.scenario = text; });
-  add_option(app, "--iterations", "N", "training iterations, unless the scenario has a horizon [3; swarm: 100]",
+  add_option(app, "--iterations", "N",
+             "training iterations, unless the scenario has a horizon [3; swarm: 100]",
              [&](const std::string& text) {
                options.iterations = parse_whole_number("--iterations", text, 1, 1'000'000);
              });

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/common/batch_option.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
@@ -13,7 +13,6 @@
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
-#include "cli/common/read_problem.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/report/report_html.hpp"
 #include "cli/report/write_report.hpp"

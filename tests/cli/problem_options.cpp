@@ -1,4 +1,4 @@
-#include "cli/common/batch_option.hpp"
+#include "cli/common/problem_options.hpp"
 
 #include <utility>
 #include <vector>

@@ -1,5 +1,6 @@
-#include "cli/common/batch_option.hpp"
+#include "cli/common/problem_options.hpp"
 
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -7,6 +8,9 @@
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "core/base/error.hpp"
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
 #include "core/plan/settings.hpp"
 
 namespace dtfm::cli {
@@ -22,6 +26,12 @@ void check_multiple(int batch, int micro_batch) {
 void add_batch_option(CLI::App& app, std::optional<int>& batch) {
   add_option(app, "--batch", "N", "global batch in sequences [that of the job]",
              [&](const std::string& text) { batch = parse_whole_number("--batch", text, 1, 1'000'000'000); });
+}
+
+void add_calibration_option(CLI::App& app, std::optional<std::string>& calibration) {
+  add_option(app, "--calibration", "NAME|FILE",
+             "constants: neutral, v100, or from dtfm-calibrate [of the job or topology, or neutral]",
+             [&calibration](const std::string& text) { calibration = text; });
 }
 
 void set_global_batch(const std::optional<int>& batch, Job& job) {
@@ -42,6 +52,14 @@ void check_batch_of_plan(const std::optional<int>& batch, const Plan& plan, cons
     throw Error("--batch", fmt::format("{} needs {} micro-batches of {}, but the pipelines of {} compute {}; "
                                        "plan with --batch {}, or remove micro_batches from the plan",
                                        *batch, needed, plan.execution.micro_batch, file, sum, *batch));
+}
+
+ReadProblem read_problem(Shared<Topology> topology, const ProblemFiles& files, const Job& fallback) {
+  Job job = files.job ? io::read_job(*files.job) : fallback;
+  set_global_batch(files.batch, job);
+  FittedCalibration calibration = io::calibration_for(files.calibration, job, *topology);
+  return {{std::move(topology), std::move(job), calibration.constants, io::built_in_roofline()},
+          std::move(calibration.spread)};
 }
 
 }  // namespace dtfm::cli
