@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/cluster/calibration.hpp"
+
 namespace dtfm::io {
 
 /// JSON cannot represent infinity, so it becomes null.
@@ -25,6 +27,10 @@ inline nlohmann::ordered_json positive_or_null(double value) {
 
 inline nlohmann::ordered_json text_or_null(const std::string& text) {
   return text.empty() ? nullptr : nlohmann::ordered_json(text);
+}
+
+inline nlohmann::ordered_json interval_json(const PredictionInterval& it) {
+  return {{"low", it.low_s}, {"high", it.high_s}, {"level", it.level}, {"source", it.source}};
 }
 
 }  // namespace dtfm::io

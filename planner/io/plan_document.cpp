@@ -84,11 +84,7 @@ ordered_json advice_json(const api::Advice& advice) {
 ordered_json estimate_json(const api::PlanAnswer& answer, ModelInput input) {
   ordered_json json = ordered_json::object();
   if (answer.estimate) add_iteration(*answer.estimate, answer.problem.topology, input, json);
-  if (answer.interval)
-    json["iteration_time_interval_s"] = {{"low", answer.interval->low_s},
-                                         {"high", answer.interval->high_s},
-                                         {"level", answer.interval->level},
-                                         {"source", answer.interval->source}};
+  if (answer.interval) json["iteration_time_interval_s"] = interval_json(*answer.interval);
   if (answer.comm_cost) {
     const cost::CommCost& cost = answer.comm_cost->cost;
     json["comm_cost"] = {{"data_parallel_s", cost.data_parallel},

@@ -236,11 +236,7 @@ ordered_json simulation_document(const api::SimulateRequest& request, const api:
       {"bubble", report.bubble},
       {"stopped", text_or_null(report.stopped)},
       {"notes", simulation_notes(request, result)}};
-  if (result.interval)
-    json["iteration_time_interval_s"] = {{"low", result.interval->low_s},
-                                         {"high", result.interval->high_s},
-                                         {"level", result.interval->level},
-                                         {"source", result.interval->source}};
+  if (result.interval) json["iteration_time_interval_s"] = interval_json(*result.interval);
   if (result.samples) json["samples"] = samples_json(result.samples->summary, input);
   json["fairness"] = {{"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
                       {"undisturbed_iteration_s", fairness_json(result.fairness)}};
