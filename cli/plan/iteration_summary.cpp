@@ -47,7 +47,7 @@ class IterationWriter {
   explicit IterationWriter(const api::PlanAnswer& answer)
       : s_(answer), topology_(answer.problem.topology), input_(model_input(answer.problem.job.model)) {}
 
-  std::string title() const {
+  std::string title(const std::vector<TargetChange>& changes) const {
     const auto& pipelines = s_.plan.pipelines;
     std::string text =
         fmt::format("{}, job {}\n{} × {} on {}, {}", format_topology_size(topology_), s_.problem.job.name,
@@ -55,7 +55,7 @@ class IterationWriter {
                     format_count(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
                     format_job_decisions(s_.problem.job, s_.plan));
     if (s_.problem.job.target) text += fmt::format("\nfor {}", name_of(*s_.problem.job.target));
-    if (!s_.target_changes.empty()) text += ": " + format_changes(s_.target_changes);
+    if (!changes.empty()) text += ": " + format_changes(decided_changes(changes, s_.problem.job));
     if (!s_.search) return text + "; scored as given\n";
     return text + fmt::format("\nseed {}, {}\n", s_.search->seed, io::format_search_end(s_));
   }
@@ -257,9 +257,10 @@ class IterationWriter {
 
 }  // namespace
 
-std::string format_iteration_summary(const api::PlanAnswer& answer) {
+std::string format_iteration_summary(const api::PlanAnswer& answer,
+                                     const std::vector<TargetChange>& changes) {
   const IterationWriter writer(answer);
-  return join_blocks({writer.title() + format_remarks("warning", io::notes_of(answer)), writer.times(),
+  return join_blocks({writer.title(changes) + format_remarks("warning", io::notes_of(answer)), writer.times(),
                       writer.robustness(), writer.warm_start(), writer.stages(),
                       format_pipelines(answer.problem.topology, answer.plan) + writer.unused(),
                       writer.finalists(), writer.target_times(), writer.advice(), writer.explanation()});

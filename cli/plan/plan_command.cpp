@@ -130,8 +130,10 @@ void note_overrun(const PlanOptions& options) {
 
 /// Writes the files first, because a search may have been long and the report may fail or be killed; then the
 /// summary, or the plan, to stdout.
-void write_answer(const PlanOptions& options, const api::PlanAnswer& answer, const StopFunction& stop) {
-  std::string text = answer.comm_cost ? format_comm_cost_summary(answer) : format_iteration_summary(answer);
+void write_answer(const PlanOptions& options, const api::PlanAnswer& answer,
+                  const std::vector<TargetChange>& changes, const StopFunction& stop) {
+  std::string text =
+      answer.comm_cost ? format_comm_cost_summary(answer) : format_iteration_summary(answer, changes);
   if (answer.front) {
     write_output_file(*options.pareto, io::pareto_json(answer));
     text = join_blocks({text, format_pareto_front(*answer.front, answer.plan, *options.pareto)});
@@ -170,7 +172,7 @@ int run_plan_command(const PlanOptions& given) {
     return exit_code::done;
   watch.keep_result();  // a score is complete now
   if (answer.search && !answer.comm_cost && !watch.interrupted()) note_overrun(options);
-  write_answer(options, answer, watch.stop());
+  write_answer(options, answer, input.target_changes, watch.stop());
   if (watch.interrupted()) return exit_code::interrupted;
   return answer.is_feasible() ? exit_code::done : exit_code::infeasible;
 }

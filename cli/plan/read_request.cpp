@@ -123,10 +123,10 @@ PlanInput read_plan_input(const PlanOptions& options) {
       TargetedPlan run = run_on_target(input.given->plan, problem.job, *options.target);
       input.given->plan = std::move(run.plan);
       problem.job = std::move(run.job);
-      request.target_changes = std::move(run.changes);
+      input.target_changes = std::move(run.changes);
     }
   } else if (options.target) {
-    request.target_changes = restrict_to_target(problem.job, *options.target);
+    input.target_changes = restrict_to_target(problem.job, *options.target);
   }
   if (options.objective == Objective::comm_cost && options.data_auto) problem.job.parallelism.data.reset();
   set_search_options(options, request);

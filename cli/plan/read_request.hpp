@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "cli/plan/plan_options.hpp"
 #include "planner/api/plan_request.hpp"
@@ -11,6 +12,7 @@ namespace dtfm::cli {
 struct PlanInput {
   api::PlanRequest request;             // without what belongs to the process: interrupts and progress
   std::optional<api::GivenPlan> given;  // to score
+  std::vector<TargetChange> target_changes = {};  // of the job or the given plan, by its target
 };
 
 /// Reads the input files. Throws Error for bad input, and for options that contradict it.

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "planner/api/plan_answer.hpp"
 
 namespace dtfm::cli {
 
-/// About 40 to 60 lines for any number of devices, by the kind of objective.
+/// About 40 to 60 lines for any number of devices, by the kind of objective. `changes`: those that the target
+/// makes to the job or the given plan.
 std::string format_comm_cost_summary(const api::PlanAnswer& answer);
-std::string format_iteration_summary(const api::PlanAnswer& answer);
+std::string format_iteration_summary(const api::PlanAnswer& answer, const std::vector<TargetChange>& changes);
 
 /// The blocks "Bottleneck", "What if" and "When compute is the bottleneck". The answer must have an
 /// explanation.

@@ -106,6 +106,14 @@ std::string format_change(const TargetChange& change) {
   return fmt::format("{} {} instead of {}", key, change.to, change.from);
 }
 
+std::vector<TargetChange> decided_changes(std::vector<TargetChange> changes, const Job& decided) {
+  for (TargetChange& change : changes)
+    for (const SettingTraits& it : setting_table())
+      if (change.to == "auto" && change.key == fmt::format("{}.{}", name_of(it.section), it.name))
+        change.to = format_value(it.get(decided));
+  return changes;
+}
+
 std::vector<TargetChange> restrict_to_target(Job& job, Target target) {
   return restrict_settings(job, target, false);
 }

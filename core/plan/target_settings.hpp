@@ -20,6 +20,9 @@ struct TargetChange {
 /// "schedule 1f1b-blocking instead of gpipe"; "planned schedule instead of gpipe" if it becomes `auto`.
 std::string format_change(const TargetChange& change);
 
+/// The changes with what the planner decided where they left a setting to it.
+std::vector<TargetChange> decided_changes(std::vector<TargetChange> changes, const Job& decided);
+
 /// Sets the target of the job, and restricts all settings to what it runs. Where it cannot run what the job
 /// says, the setting becomes `auto` if the target leaves a choice. Applied again, it changes nothing.
 std::vector<TargetChange> restrict_to_target(Job& job, Target target);

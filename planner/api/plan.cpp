@@ -4,12 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 #include "core/base/infinity.hpp"
 #include "core/plan/plan_conflicts.hpp"
-#include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
 #include "planner/api/checkpoint_period.hpp"
 #include "planner/api/time_limit.hpp"
@@ -55,15 +52,6 @@ std::vector<Finalist> finalists_of(const FoundPlans& found) {
   return finalists;
 }
 
-/// The changes with what the planner decided where they left a setting to it.
-std::vector<TargetChange> decided_changes(std::vector<TargetChange> changes, const Job& decided) {
-  for (TargetChange& change : changes)
-    for (const SettingTraits& it : setting_table())
-      if (change.to == "auto" && change.key == fmt::format("{}.{}", name_of(it.section), it.name))
-        change.to = format_value(it.get(decided));
-  return changes;
-}
-
 PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   FoundPlans found = find_plans(request);
   const search::SearchOptions& common = request.options.common;
@@ -79,7 +67,6 @@ PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   answer.checkpoint_period = found.checkpoint_period();
   answer.fastest_undisturbed = found.fastest_undisturbed;
   answer.interval = found.interval;
-  answer.target_changes = decided_changes(request.target_changes, answer.problem.job);
   if (common.ranks && !common.ranks->is_root() && !common.ranks->is_broken()) return answer;
   const bool is_cut_short =
       searched.stopped == search::Stopped::time_limit || searched.stopped == search::Stopped::interrupted;
@@ -202,7 +189,6 @@ PlanAnswer score(const PlanRequest& request, const GivenPlan& given) {
   const Work work{common.threads, nullptr, common.stop};
   PlanAnswer answer = answer_of(evaluate(request, given.plan), request.options.objective);
   answer.plan = given.plan;
-  answer.target_changes = request.target_changes;
   answer.is_given = true;
   answer.reader_notes = given.notes;
   answer.undecided = given.undecided;

@@ -82,8 +82,7 @@ struct PlanAnswer {
   std::optional<CheckpointPeriod> checkpoint_period = {};
   std::optional<cost::PlanExplanation> explanation = {};
   std::optional<Advice> advice = {};
-  std::vector<TargetChange> target_changes = {};  // of the job or the given plan, by its target
-  std::vector<TargetTime> targets = {};           // empty if the plan is made for one
+  std::vector<TargetTime> targets = {};  // empty if the plan is made for one
   std::optional<WarmStartAnswer> warm_start = {};
   std::optional<ParetoFront> front = {};
   std::optional<std::vector<search::FeasibleChange>> feasible_changes = {};  // if no plan fits in memory

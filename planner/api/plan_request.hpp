@@ -41,8 +41,7 @@ struct PlanRequest {
   std::string strategy = std::string(search::default_strategy);  // of a search by communication cost
   bool explains = false;                                         // what limits the plan
   bool advises = false;                                          // a better plan than a given one
-  std::vector<TargetChange> target_changes = {};  // of the job or the given plan, by its target
-  std::string running_plan = {};                  // file name of the running plan, for a warm start
+  std::string running_plan = {};  // file name of the running plan, for a warm start
 };
 
 /// A plan made elsewhere.

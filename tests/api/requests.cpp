@@ -197,17 +197,6 @@ TEST_CASE("an interrupted search advises its best plan so far by its estimate") 
                                                       scored.finalists.front().candidate.iteration_s));
 }
 
-TEST_CASE("an answer has the values that the planner decided for what a target leaves open") {
-  api::PlanRequest request = plan_request();
-  request.problem.job.automatic[Setting::schedule] = true;
-  request.target_changes = {{"parallelism.schedule", "gpipe", "auto"},
-                            {"training.recompute", "none", "full"}};
-  const api::PlanAnswer answer = api::plan(request);
-  REQUIRE(answer.target_changes.size() == 2);
-  CHECK(answer.target_changes[0].to == name_of(answer.plan.execution.schedule));
-  CHECK(answer.target_changes[1] == request.target_changes[1]);
-}
-
 TEST_CASE("an answer has what the search found, and what is known about the best plan") {
   api::PlanRequest request = plan_request();
   request.explains = true;

@@ -120,6 +120,13 @@ TEST_CASE("settings that a target runs are kept and the order of computations wh
   CHECK_FALSE(job.execution.chunks);
 }
 
+TEST_CASE("changes get the values that the planner decided for what a target leaves open") {
+  Job job = gpt_job();
+  job.execution.schedule = Schedule::gpipe;
+  CHECK(decided_changes({{"parallelism.schedule", "1f1b", "auto"}, {"training.recompute", "none", "full"}}, job) ==
+        std::vector<TargetChange>{{"parallelism.schedule", "1f1b", "gpipe"}, {"training.recompute", "none", "full"}});
+}
+
 TEST_CASE("open settings stay open unless the target has a single choice") {
   Job job = gpt_job();
   job.automatic = all_open_settings();
