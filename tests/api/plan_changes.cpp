@@ -111,6 +111,23 @@ TEST_CASE("devices that leave a plan and devices with other layers are listed by
   CHECK(diff.changes.front().first.has_other_layers(diff.changes.front().second));
 }
 
+// Device 0 has layers 0 and 1 of four and fetches the others from device 1.
+TEST_CASE("compared plans of the same model have a migration, without a network of unknown duration") {
+  const Problem problem = small_problem(2);
+  const api::RunningPlan two = running_plan(problem, 2, 1), one = running_plan(problem, 1, 1);
+  api::PlanDiffRequest request{two, one, {api::topology_without_links(two, one), one.job, {}, {}}};
+  const api::PlanDiff diff = api::compare_plans(request);
+  CHECK_FALSE(diff.models);
+  REQUIRE(diff.migration.summary);
+  REQUIRE(diff.migration.summary->devices.size() == 1);
+  CHECK(diff.migration.summary->devices.front().layers == std::vector<std::pair<int, int>>{{2, 4}});
+  CHECK_FALSE(diff.migration.summary->seconds);
+  request.first.job = chain_job(3, 1e7, 1e7);
+  const api::PlanDiff other = api::compare_plans(request);
+  CHECK(other.models.value().kind == api::ModelDifference::Kind::layer_count);
+  CHECK_FALSE(other.migration.summary);
+}
+
 TEST_CASE("a Pareto front by simulated times has no dominated plan") {
   api::PlanRequest request{small_problem(4)};
   request.options.common.evaluations = 500;

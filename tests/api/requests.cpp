@@ -211,6 +211,27 @@ TEST_CASE("an answer has what the search found, and what is known about the best
   CHECK_FALSE(answer.targets.empty());
 }
 
+TEST_CASE("an answer to a warm start compares the plan with the running one") {
+  api::PlanRequest request = plan_request(500);
+  request.options.warm = search::WarmStart{plan_of(request.problem.job, 2, 2, 4), request.problem.job, 3600};
+  request.running_plan = "running.json";
+  const api::PlanAnswer answer = api::plan(request);
+  REQUIRE(answer.warm_start);
+  CHECK(answer.warm_start->plan == "running.json");
+  CHECK(answer.warm_start->horizon_s == 3600);
+  CHECK(answer.warm_start->result.devices == 4);
+  CHECK(answer.warm_start->result.obstacle == api::ContinuationObstacle::none);
+}
+
+TEST_CASE("an answer with a Pareto front has the simulated times of its candidates") {
+  api::PlanRequest request = plan_request(200);
+  request.options.keeps_pareto_front = true;
+  const api::PlanAnswer answer = api::plan(request);
+  REQUIRE(answer.front);
+  CHECK(answer.front->results.size() == answer.front->search.candidates.size());
+  CHECK_FALSE(api::pareto_points(*answer.front).empty());
+}
+
 TEST_CASE("a cancelled score has the estimate but no simulated time") {
   const Problem problem = small_problem();
   api::PlanRequest request{problem};
