@@ -82,10 +82,7 @@ api::WarmStart read_warm_start(const PlanOptions& options, const Problem& proble
   if (!options.job && running.job.name != job.name)
     throw Error(running.name, fmt::format("is for job {}, but without --job FILE the job is the built-in {}",
                                           io::quote(running.job.name), job.name));
-  api::WarmStart warm = io::warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
-  const int devices = problem.topology->size();
-  io::check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
-  return warm;
+  return io::warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
 }
 
 void set_search_options(const PlanOptions& options, api::PlanRequest& request) {

@@ -1,8 +1,8 @@
 // The library interface of the planner and simulator. Every request is a struct with a problem (topology, job
 // and constants), options with defaults, and callbacks for progress and cancellation; every result is a
 // struct of numbers and plans. Nothing here prints, reads or writes files: core/io/readers reads
-// topologies and jobs, simulator/io reads scenarios, planner/io makes the documents of plans, Pareto fronts
-// and simulations. Bad input throws dtfm::Error.
+// topologies and jobs, simulator/io reads scenarios, planner/io makes the documents of plans, Pareto fronts,
+// simulations and comparisons. Bad input throws dtfm::Error.
 //
 // - plan: searches for the best plan and says what is known about it (dtfm-plan).
 // - score: estimates and simulates a given plan (dtfm-plan --score).

@@ -46,7 +46,10 @@ search::WarmStart warm_start(const api::RunningPlan& running, const Problem& pro
     throw Error(running.name, fmt::format("is for another model than job {}: it has {}, so no state can be "
                                           "migrated; give its own job by --job FILE",
                                           quote(problem.job.name), format_model_difference(*other)));
-  return api::warm_start(running, problem.topology, horizon_s);
+  search::WarmStart warm = api::warm_start(running, problem.topology, horizon_s);
+  const int devices = problem.topology->size();
+  check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
+  return warm;
 }
 
 void check_migration_steps(const api::RunningPlan& running, double steps, int devices) {
