@@ -84,25 +84,26 @@ Notes simulation_notes(const api::PlanAnswer& answer) {
   return {};
 }
 
+/// "recompute: full"
+std::string format_setting(const std::pair<Setting, SettingValue>& change) {
+  const auto& [setting, value] = change;
+  const bool offloads =
+      setting == Setting::optimizer && value == SettingValue(name_of(Optimizer::host_offload));
+  return fmt::format("{}: {}{}", name_of(setting), format_value(value),
+                     offloads ? " (its state on the host)" : "");
+}
+
 /// Completes "it would fit with".
 std::string format_change(const search::FeasibleChange& change) {
   using Kind = search::FeasibleChange::Kind;
   const auto& [stages, replicas] = change.shape;
-  const std::string recompute = fmt::format("recompute: {}", name_of(Recomputation::full)),
-                    offload = fmt::format("optimizer: {}", name_of(Optimizer::host_offload));
+  std::vector<std::string> settings;
   switch (change.kind) {
     case Kind::shape:
       return fmt::format("{} × {} (--pipeline {} --data {})", stages, replicas, stages, replicas);
-    case Kind::recompute:
-      return recompute;
-    case Kind::micro_batch:
-      return "micro_batch: 1";
-    case Kind::schedule:
-      return fmt::format("schedule: {}", name_of(Schedule::one_f_one_b));
-    case Kind::offload:
-      return offload + " (its state on the host)";
-    case Kind::recompute_and_offload:
-      return fmt::format("{} and {} together", recompute, offload);
+    case Kind::settings:
+      for (const auto& it : change.settings) settings.push_back(format_setting(it));
+      return fmt::format("{}", fmt::join(settings, " and "));
     case Kind::memory:
       break;
   }

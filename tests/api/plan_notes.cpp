@@ -77,6 +77,15 @@ TEST_CASE("notes on a plan that exceeds memory say what would make one fit") {
   answer.feasible_changes = {{{search::FeasibleChange::Kind::shape, {2, 4}}}};
   CHECK(further_notes(answer) == Notes{"no plan fits the memory of the devices" + deficit,
                                        "it would fit with 2 × 4 (--pipeline 2 --data 4)"});
+  const auto offload = name_of(Optimizer::host_offload);
+  answer.feasible_changes = {{{search::FeasibleChange::Kind::settings,
+                               {},
+                               {{Setting::recompute, name_of(Recomputation::full)},
+                                {Setting::optimizer, offload},
+                                {Setting::micro_batch, 1}}}}};
+  CHECK(further_notes(answer).back() ==
+        "it would fit with recompute: full and optimizer: " + std::string(offload) +
+            " (its state on the host) and micro_batch: 1");
 }
 
 TEST_CASE("notes on scenarios say under which the plan makes no progress") {

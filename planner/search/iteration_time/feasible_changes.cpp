@@ -42,11 +42,12 @@ std::optional<double> fitting_memory(Problem problem, const IterationSearchOptio
 
 std::vector<FeasibleChange> feasible_changes(const Problem& problem, const IterationSearchOptions& options) {
   using Kind = FeasibleChange::Kind;
+  using Settings = std::vector<std::pair<Setting, SettingValue>>;
   std::vector<FeasibleChange> changes;
-  const auto try_job = [&](Kind kind, const auto& change) {
+  const auto try_settings = [&](const Settings& settings) {
     Problem other = problem;
-    change(other.job);
-    if (fitting_shape(other, options)) changes.push_back({kind});
+    for (const auto& [setting, value] : settings) traits(setting).set(other.job, value);
+    if (fitting_shape(other, options)) changes.push_back({Kind::settings, {}, settings});
   };
   if (options.limits.stages || options.limits.replicas) {
     IterationSearchOptions free = options;
@@ -54,25 +55,23 @@ std::vector<FeasibleChange> feasible_changes(const Problem& problem, const Itera
     if (const auto shape = fitting_shape(problem, free)) changes.push_back({Kind::shape, *shape});
   }
   const Job& job = problem.job;
-  const auto recompute = [](Job& it) { it.execution.recomputation = Recomputation::full; };
-  const auto offload = [](Job& it) { it.training.optimizer = Optimizer::host_offload; };
-  const bool can_recompute = job.execution.recomputation != Recomputation::full &&
-                             is_choice(job, Setting::recompute, name_of(Recomputation::full)),
+  const Settings::value_type recompute = {Setting::recompute, name_of(Recomputation::full)},
+                             micro_batch = {Setting::micro_batch, 1},
+                             schedule = {Setting::schedule, name_of(Schedule::one_f_one_b)},
+                             offload = {Setting::optimizer, name_of(Optimizer::host_offload)};
+  const auto is_allowed = [&](const Settings::value_type& it) { return is_choice(job, it.first, it.second); };
+  const bool can_recompute = job.execution.recomputation != Recomputation::full && is_allowed(recompute),
+             has_larger_micro_batch = job.execution.micro_batch > 1,
              can_offload = job.training.optimizer != Optimizer::host_offload && !job.target;
-  if (can_recompute) try_job(Kind::recompute, recompute);
-  if (job.execution.micro_batch > 1)
-    try_job(Kind::micro_batch, [](Job& it) { it.execution.micro_batch = 1; });
-  if (traits(job.execution.schedule).forwards_first &&
-      is_choice(job, Setting::schedule, name_of(Schedule::one_f_one_b)))
-    try_job(Kind::schedule, [](Job& it) { it.execution.schedule = Schedule::one_f_one_b; });
-  if (can_offload) try_job(Kind::offload, offload);
+  if (can_recompute) try_settings({recompute});
+  if (has_larger_micro_batch) try_settings({micro_batch});
+  if (traits(job.execution.schedule).forwards_first && is_allowed(schedule)) try_settings({schedule});
+  if (can_offload) try_settings({offload});
   if (changes.empty() && can_recompute && can_offload)
-    try_job(Kind::recompute_and_offload, [&](Job& it) {
-      recompute(it);
-      offload(it);
-      it.execution.micro_batch = 1;
-    });
-  if (const auto memory = fitting_memory(problem, options)) changes.push_back({Kind::memory, {}, *memory});
+    try_settings(has_larger_micro_batch ? Settings{recompute, offload, micro_batch}
+                                        : Settings{recompute, offload});
+  if (const auto memory = fitting_memory(problem, options))
+    changes.push_back({Kind::memory, {}, {}, *memory});
   return is_stopped(options.common) ? std::vector<FeasibleChange>() : changes;
 }
 

@@ -1,23 +1,27 @@
 // Changes that would make a plan fit in memory if none does.
 #pragma once
 
+#include <utility>
 #include <vector>
 
+#include "core/plan/execution_config.hpp"
+#include "core/plan/setting_value.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 
 namespace dtfm::search {
 
 /// A change with which some plan fits in memory.
 struct FeasibleChange {
-  enum class Kind { shape, recompute, micro_batch, schedule, offload, recompute_and_offload, memory };
+  enum class Kind { shape, settings, memory };
   Kind kind = Kind::shape;
-  Shape shape = {};      // for `shape`
-  double gigabytes = 0;  // of every GPU, for `memory`
+  Shape shape = {};                                             // for `shape`
+  std::vector<std::pair<Setting, SettingValue>> settings = {};  // of the job, for `settings`
+  double gigabytes = 0;                                         // of every GPU, for `memory`
 };
 
 /// Changes of the job, each by itself, the smallest first: those that only cost time (another shape, full
-/// recomputation, micro-batches of 1, schedule 1f1b), then optimizer state on the host, then GPUs with more
-/// memory.
+/// recomputation, micro-batches of 1, schedule 1f1b), then optimizer state on the host; if none of these is
+/// enough, several settings together; then GPUs with more memory.
 std::vector<FeasibleChange> feasible_changes(const Problem& problem, const IterationSearchOptions& options);
 
 }  // namespace dtfm::search
