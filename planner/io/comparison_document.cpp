@@ -20,7 +20,10 @@ double sent_bytes(const sim::SimReport& report) {
 ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen) {
   ordered_json json = {{"tried", chosen.tried}, {"fitting", chosen.fitting}};
   if (chosen.is_any()) json["description"] = api::format_shape(problem, chosen);
-  if (chosen.swarm) json["pipeline"] = chosen.swarm->stages;
+  if (chosen.swarm) {
+    json["pipeline"] = chosen.swarm->stages;
+    json["micro_batch"] = chosen.micro_batch;
+  }
   if (!chosen.layout) return json;
   const Plan& plan = chosen.layout->plan;
   json["tensor"] = plan.tensor;

@@ -303,9 +303,11 @@ def test_stages_of_a_swarm():
         run_with(stages)
         check(len(read("swarm.json")["swarm"]["stages"]) == stages, stages, read("swarm.json")["swarm"]["stages"])
         row = rows(compared("--job", "stages.yaml", "--scheme", "swarm"))["swarm"]
-        check(row["layout"]["pipeline"] == stages, row)
+        check(row["layout"]["pipeline"] == stages and row["layout"]["micro_batch"] == 1, row)
     message = "no layout of swarm: `pipeline: 9` in the job exceeds the 8 devices"
     check(message in run_with(9, status=3).stderr, message)
+    layout = rows(compared("--scheme", "swarm", job=SMALL.replace("global_batch: 24", "global_batch: 24, micro_batch: [2, 4]")))["swarm"]["layout"]
+    check(layout["micro_batch"] in (2, 4) and f"micro-batch {layout['micro_batch']}" in layout["description"], layout)
 
 
 def test_swarms_without_a_step():
