@@ -93,6 +93,7 @@ PlanDiff compare_plans(const PlanDiffRequest& request) {
                           after = warm_start(second, problem.topology, 0);
   check_devices(second, after.plan, problem.topology);
   diff.migration = migration_between(problem, before, after, knows_network);
+  check_migration_steps(first, diff.migration.steps, static_cast<int>(pipeline_major(after.plan).size()));
   return diff;
 }
 

@@ -44,10 +44,10 @@ struct PlanDiffRequest {
 struct PlanDiff {
   DeviceDiff devices;
   std::optional<ModelDifference> models;  // if they differ, no state can be reused
-  PlanMigration migration;                // otherwise
+  PlanMigration migration;                // otherwise; it has a summary
 };
 
-/// Throws Error if the topology lacks a device of the second plan.
+/// Throws Error if the topology lacks a device of the second plan, and as check_migration_steps does.
 PlanDiff compare_plans(const PlanDiffRequest& request);
 
 /// The devices of both plans.

@@ -6,8 +6,12 @@
 #include <memory>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/model/model.hpp"
+#include "core/plan/shards.hpp"
 #include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::api {
@@ -128,6 +132,15 @@ std::vector<std::string> source_names(const MigrationSummary::Device& device, co
 
 double migration_steps(const Problem& problem, const search::WarmStart& running, int devices) {
   return migration_cost(problem, running, true).max_steps(devices);
+}
+
+void check_migration_steps(const RunningPlan& running, double steps, int devices) {
+  if (steps > max_migration_steps)
+    throw Error(running.name,
+                fmt::format("has stages of too many devices, {} at most: finding the sources of the state "
+                            "of {} device{} would take {:.2g} steps, more than {:.0e}",
+                            tensor_degrees(running.plan).back(), devices, devices == 1 ? "" : "s", steps,
+                            max_migration_steps));
 }
 
 PlanMigration migration_between(const Problem& problem, const search::WarmStart& before,

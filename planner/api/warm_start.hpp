@@ -62,6 +62,8 @@ inline constexpr double max_migration_steps = 1e9;
 /// An upper bound on the steps to find from which device each of `devices` devices fetches its state.
 /// Building the network of the problem dominates the time of the call.
 double migration_steps(const Problem& problem, const search::WarmStart& running, int devices);
+/// Throws Error if `steps`, for `devices` devices, are more than max_migration_steps.
+void check_migration_steps(const RunningPlan& running, double steps, int devices);
 
 struct PlanMigration {
   double steps = 0;                         // as in `migration_steps`; 0 if the network is not known

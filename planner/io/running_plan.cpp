@@ -7,9 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/plan_reader.hpp"
-#include "core/io/text/format_number.hpp"
 #include "core/io/text/suggest.hpp"
-#include "core/plan/shards.hpp"
 #include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::io {
@@ -48,17 +46,8 @@ search::WarmStart warm_start(const api::RunningPlan& running, const Problem& pro
                                           quote(problem.job.name), format_model_difference(*other)));
   search::WarmStart warm = api::warm_start(running, problem.topology, horizon_s);
   const int devices = problem.topology->size();
-  check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
+  api::check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
   return warm;
-}
-
-void check_migration_steps(const api::RunningPlan& running, double steps, int devices) {
-  if (steps > api::max_migration_steps)
-    throw Error(running.name,
-                fmt::format("has stages of too many devices, {} at most: finding the sources of the state "
-                            "of {} would take {:.2g} steps, more than {:.0e}",
-                            tensor_degrees(running.plan).back(), format_count(devices, "device"), steps,
-                            api::max_migration_steps));
 }
 
 }  // namespace dtfm::io

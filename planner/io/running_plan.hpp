@@ -15,11 +15,7 @@ api::RunningPlan read_running_plan(const std::string& file, const Job& fallback)
 std::string format_model_difference(const api::ModelDifference& difference);
 
 /// The warm start on the problem's topology; devices are matched by id. Throws Error if the plan trains
-/// another model, and as check_migration_steps does.
+/// another model, and as api::check_migration_steps does.
 search::WarmStart warm_start(const api::RunningPlan& running, const Problem& problem, double horizon_s);
-
-/// Throws Error if finding the sources of the state for `devices` devices takes more than
-/// api::max_migration_steps steps.
-void check_migration_steps(const api::RunningPlan& running, double steps, int devices);
 
 }  // namespace dtfm::io
