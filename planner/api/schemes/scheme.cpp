@@ -138,22 +138,29 @@ void keep_largest_that_fits(const Problem& problem, std::vector<Layout>& layouts
   layouts = {std::move(layouts.back())};
 }
 
+/// Each of the jobs with each of the values.
+std::vector<Job> with_values(const std::vector<Job>& jobs, Setting setting,
+                             const std::vector<SettingValue>& values) {
+  std::vector<Job> result;
+  for (const Job& job : jobs)
+    for (const SettingValue& value : values) {
+      result.push_back(job);
+      traits(setting).set(result.back(), value);
+    }
+  return result;
+}
+
 /// The job with each combination of recomputation and gradient synchronization that it leaves open. Of an
 /// automatic gradient synchronization, only its first value: the schemes that take it from the job have many
 /// layouts, and there are many algorithms.
-std::vector<Job> jobs_to_try(const Job& job) {
+std::vector<Job> jobs_to_try(const Job& job, const Scheme& scheme) {
   std::vector<Job> jobs = {job};
-  for (const Setting setting : {Setting::recompute, Setting::gradient_sync}) {
-    if (!job.automatic[setting]) continue;
-    if (setting == Setting::gradient_sync && listed_values(job, setting).empty()) continue;
-    std::vector<Job> more;
-    for (const Job& it : jobs)
-      for (const SettingValue& value : choices(job, setting)) {
-        more.push_back(it);
-        traits(setting).set(more.back(), value);
-      }
-    jobs = std::move(more);
-  }
+  if (job.automatic[Setting::recompute])
+    jobs = with_values(jobs, Setting::recompute, choices(job, Setting::recompute));
+  const std::vector<SettingValue> syncs = listed_values(job, Setting::gradient_sync);
+  const bool uses_sync = scheme.first_of_automatic == Setting::gradient_sync;
+  if (uses_sync && job.automatic[Setting::gradient_sync] && !syncs.empty())
+    jobs = with_values(jobs, Setting::gradient_sync, syncs);
   return jobs;
 }
 
@@ -190,7 +197,7 @@ std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, con
   Problem own = problem;
   std::vector<Layout> all;
   std::optional<NoLayout> none;
-  for (Job& job : jobs_to_try(problem.job)) {
+  for (Job& job : jobs_to_try(problem.job, scheme)) {
     own.job = std::move(job);
     add_different(layouts_of_all_sizes(own, scheme, options, none), all);
   }
