@@ -44,8 +44,7 @@ Job preset_job(const std::string& name, Precision precision) {
   try {
     return io::parse_job(text, "--model");
   } catch (const Error& error) {
-    throw Error("--model",
-                std::string(error.what()).substr(error.where().size() + 2));  // drops the position
+    throw Error("--model", error.problem());
   }
 }
 

@@ -11,6 +11,8 @@ class Error : public std::runtime_error {
  public:
   Error(std::string where, const std::string& what);
   const std::string& where() const { return where_; }
+  /// The message without `where`.
+  std::string problem() const;
 
  private:
   std::string where_;

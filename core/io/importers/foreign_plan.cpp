@@ -49,10 +49,7 @@ PlanAndNotes read_json_plan(const PlanFile& file, const Topology& topology, cons
     return read;
   } catch (const Error& error) {
     if (notes.empty()) throw;
-    InputErrors errors;
-    errors.add(error);
-    errors.throw_if_any(notes.front());
-    throw;
+    throw Error(error.where(), error.problem() + "\n" + notes.front());
   }
 }
 
@@ -104,7 +101,7 @@ PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, c
                            bool job_is_given) {
   const NamedFile& file = source.file;
   std::vector<std::string> notes;
-  if (!job_is_given && !plan_job(source))
+  if (!job_is_given && !(source.json && source.json->has_job()))
     notes.push_back(
         fmt::format("{} does not specify a job; assuming the built-in {} (use --job FILE for another)",
                     file.path, job.name));

@@ -362,6 +362,10 @@ JsonCursor PlanFile::root() const {
   return {*json_, path_};
 }
 
+bool PlanFile::has_job() const {
+  return root().optional("job").has_value();
+}
+
 std::optional<Job> PlanFile::job() const {
   const auto part = root().optional("job");
   if (!part) return std::nullopt;

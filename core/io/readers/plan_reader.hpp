@@ -48,6 +48,7 @@ class PlanFile {
 
   const std::string& path() const { return path_; }
 
+  bool has_job() const;
   /// The job (key `job`) with the file's `execution`; nullopt if the file has none. Throws Error if the
   /// execution is not among the values that the job lists, or if schedule or gradient synchronization in
   /// `parallelism` differ from it.

@@ -18,8 +18,7 @@ void InputErrors::add(const std::string& where, const std::function<std::string(
 }
 
 void InputErrors::add(const Error& error) {
-  const std::size_t prefix = error.where().empty() ? 0 : error.where().size() + 2;  // "where: "
-  add(error.where(), std::string(error.what()).substr(prefix));
+  add(error.where(), error.problem());
 }
 
 void InputErrors::throw_if_any(const std::string& closing) const {
