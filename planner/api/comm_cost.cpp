@@ -110,8 +110,8 @@ PlanAnswer comm_cost_answer(const PlanRequest& request, Plan plan, CommCostProbl
                             const Placement& placement, const cost::CommCost& cost) {
   PlanAnswer answer{request.problem, std::move(plan), Objective::comm_cost};
   answer.problem.job = problem.job;
-  const CommCostSteps steps = steps_of(request.problem.topology, problem, placement);
-  answer.comm_cost = CommCostAnswer{std::move(problem), placement, cost, steps};
+  CommCostSteps steps = steps_of(request.problem.topology, problem, placement);
+  answer.comm_cost = CommCostAnswer{std::move(problem), placement, cost, std::move(steps)};
   return answer;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 
 #include "planner/api/api.hpp"
@@ -134,6 +135,22 @@ TEST_CASE("communication cost rejects tensor parallelism, adaptive compression a
   request = two_site_request("identity");
   request.problem.job.execution.compression.bandwidth_threshold = BitsPerSecond(1e9);
   CHECK_THROWS_AS(api::plan(request), Error);
+}
+
+TEST_CASE("the steps of an answer by communication cost add up to its cost") {
+  for (const char* strategy : {"identity", "exhaustive"}) {
+    CAPTURE(strategy);
+    const api::PlanRequest request = two_site_request(strategy);
+    for (const api::PlanAnswer& answer :
+         {api::plan(request), api::score(request, {api::plan(request).plan})}) {
+      const auto& [syncs, hops] = answer.comm_cost.value().steps;
+      double slowest = 0, sum = 0;
+      for (const api::CommCostSteps::Sync& it : syncs) slowest = std::max(slowest, it.seconds);
+      for (const api::CommCostSteps::Hop& it : hops) sum += it.seconds;
+      CHECK(slowest == Approx(answer.comm_cost->cost.data_parallel));
+      CHECK(sum == Approx(answer.comm_cost->cost.pipeline_parallel));
+    }
+  }
 }
 
 // Both stages have their devices on one site, as in file order. A shard of 5e7 bytes takes 0.0001 + 0.05 s in

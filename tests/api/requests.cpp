@@ -219,8 +219,17 @@ TEST_CASE("an answer to a warm start compares the plan with the running one") {
   REQUIRE(answer.warm_start);
   CHECK(answer.warm_start->plan == "running.json");
   CHECK(answer.warm_start->horizon_s == 3600);
-  CHECK(answer.warm_start->result.devices == 4);
-  CHECK(answer.warm_start->result.obstacle == api::ContinuationObstacle::none);
+  const api::WarmStartResult& result = answer.warm_start->result;
+  CHECK(result.devices == 4);
+  CHECK(result.obstacle == api::ContinuationObstacle::none);
+  const api::PlanAnswer unchanged = api::score({request.problem}, {request.options.warm->plan});
+  CHECK(result.unchanged_iteration_s.value() == unchanged.seconds.value());
+  CHECK(result.gain.value().unchanged == *result.unchanged_iteration_s);
+  CHECK(result.gain->value == Approx(*result.unchanged_iteration_s - answer.seconds.value()));
+  CHECK(result.keeps_plan == (answer.plan == request.options.warm->plan));
+  CHECK(result.migration.devices.empty() ==
+        (result.migration.bytes + result.migration.checkpoint_bytes == 0));
+  if (result.keeps_plan) CHECK(result.migration.devices.empty());
 }
 
 TEST_CASE("an answer with a Pareto front has the simulated times of its candidates") {
@@ -228,8 +237,32 @@ TEST_CASE("an answer with a Pareto front has the simulated times of its candidat
   request.options.keeps_pareto_front = true;
   const api::PlanAnswer answer = api::plan(request);
   REQUIRE(answer.front);
-  CHECK(answer.front->results.size() == answer.front->search.candidates.size());
+  REQUIRE(answer.front->results.size() == answer.front->search.candidates.size());
+  for (const api::FinalistResult& it : answer.front->results) {
+    CHECK_FALSE(it.was_stopped);
+    CHECK(it.error.empty());
+    REQUIRE(it.simulated.size() == 1);
+    CHECK(it.simulated.front().mean_s > 0);
+    CHECK(std::isfinite(it.seconds));
+    CHECK(it.seconds == it.simulated.front().mean_s);
+  }
   CHECK_FALSE(api::pareto_points(*answer.front).empty());
+}
+
+TEST_CASE("a given plan that the simulator rejects is not feasible") {
+  api::PlanRequest request = plan_request();
+  ExecutionConfig& execution = request.problem.job.execution;
+  execution.gradient_sync = GradientSync::ring;
+  execution.optimizer_sharding = OptimizerSharding::zero1;
+  sim::Scenario departure;
+  departure.events = {{1, 0, sim::DeviceEvent::Kind::leave}};
+  request.scenarios.push_back({"departure", departure});
+  const api::PlanAnswer scored = api::score(request, {plan_of(request.problem.job, 2, 2, 4)});
+  CHECK(scored.simulation == api::SimulationStatus::failed);
+  CHECK_THAT(scored.simulation_error, contains("device failures are not supported with zero1"));
+  CHECK(scored.fits());
+  CHECK_FALSE(scored.seconds);
+  CHECK_FALSE(scored.is_feasible());
 }
 
 TEST_CASE("a cancelled score has the estimate but no simulated time") {

@@ -87,6 +87,12 @@ run gpus.yaml milliseconds.csv --job model.json
 expect_status 0 'times in milliseconds'
 expect_in "$out" 'note: no constants explain these runs: the residual is '
 
+# A note says which values are used for settings that the job leaves open. The plan of line 17 decides them.
+sed 's/"pipeline": 3/"pipeline": 3, "schedule": ["gpipe", "1f1b"], "gradient_sync": "auto"/' model.json >open.json
+run gpus.yaml runs.csv --job open.json
+expect_status 0 'a job with open settings'
+expect_in "$out" 'note: lines 3-16: neither the run nor its plan decides what job small leaves open; used: schedule 1f1b, gradient_sync sharded-ps'
+
 # dtfm-sim accepts the file, as it accepts the format of configs/calibrations, and prints the uncertainty.
 "$sim" gpus.yaml plan.json --calibration fitted.json >"$out" || [[ $? == 3 ]] || fail 'dtfm-sim does not read the constants'
 grep -qE '^interval +[0-9.]+ … [0-9.]+ s +95 % for measured times, from calibration$' "$out" || fail "no interval: $(grep iteration "$out")"
