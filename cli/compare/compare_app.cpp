@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "cli/common/problem_options.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/scheme_options.hpp"
 #include "planner/api/compare.hpp"
 #include "core/base/error.hpp"

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/problem_options.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
+#include "cli/common/problem_options.hpp"
 #include "planner/export/exporter.hpp"
 #include "core/io/text/suggest.hpp"
 

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/common/problem_options.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "core/base/kind_table.hpp"
 #include "core/io/text/suggest.hpp"

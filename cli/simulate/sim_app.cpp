@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/problem_options.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/scheme_options.hpp"
 #include "cli/simulate/simulate_options.hpp"
 #include "planner/api/compare.hpp"

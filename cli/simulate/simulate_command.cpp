@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/common/problem_options.hpp"
 #include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
+#include "cli/common/problem_options.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/report/report_html.hpp"

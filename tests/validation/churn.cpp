@@ -1,6 +1,5 @@
 // Plans made for churn complete more iterations than plans made without it: all recorded spot instances on
 // the published cases of Yuan et al.
-#include <limits>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -50,7 +49,7 @@ double seconds_under(const PlanRequest& request, const search::PlanCandidate& ca
   scored.problem.job.execution = candidate.plan.execution;
   scored.scenarios = request.scenarios;
   scored.options.common.threads = request.options.common.threads;
-  return score(scored, {candidate.plan}).seconds.value_or(std::numeric_limits<double>::infinity());
+  return score(scored, {candidate.plan}).seconds.value_or(infinity);
 }
 
 }  // namespace
