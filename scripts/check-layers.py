@@ -69,7 +69,7 @@ WORDS = [
     (r"\bs?rand\s*\(|\b(random_device|mt19937(_64)?|default_random_engine|\w+_distribution)\b", set(),
      "random numbers come from core/base/rng.hpp"),
     (r"\bstd::(ranges::)?shuffle\b", set(), "random numbers come from core/base/rng.hpp"),
-    (r"\b(cost|search)(?=::)", set(LAYERS) - {"cli"}, "cli calls planner/api"),
+    (r"\b(cost|search)(?=::)", set(LAYERS) - {"cli"}, "cli must use planner/api instead"),
     (r"\bunordered_(multi)?(map|set)\b", NOT_ORDERED, "an unordered container makes results depend on its order"),
 ]
 PRAGMA_OMP = re.compile(r"#\s*pragma\s+omp\b|\b_Pragma\b")

@@ -181,8 +181,8 @@ Notes unfinished_notes(const api::UnfinishedParts& unfinished, bool has_advice) 
   if (unfinished.target_times)
     notes.emplace_back("there was not enough time to simulate the plan in trainers");
   if (unfinished.advice)
-    notes.emplace_back(has_advice ? "the advice is incomplete: it is the best plan so far, which was not "
-                                    "simulated, compared by its estimate"
+    notes.emplace_back(has_advice ? "the advice is incomplete: the search was cut short, so the best plan "
+                                    "so far is compared by estimates"
                                   : "interrupted before there was a plan to advise");
   return notes;
 }

@@ -338,11 +338,11 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {with("global_batch: 6", "global_batch: 6, recompute: aoto"),
        "job.yaml:4:40: `recompute`: unknown `aoto`; known: `none`, `selective`, `full`"},
       {small + "parallelism: {schedule: auto, chunks: 2}\n",
-       "job.yaml:5:39: `chunks`: cannot be combined with several schedules, for which the planner chooses "
-       "it; remove it, or give only schedule `interleaved`"},
+       "job.yaml:5:39: `chunks`: cannot be combined with several schedules, because the planner then "
+       "chooses `chunks`; remove `chunks`, or give only `interleaved`"},
       {small + "parallelism: {schedule: [1f1b, interleaved], chunks: 2}\n",
-       "job.yaml:5:54: `chunks`: cannot be combined with several schedules, for which the planner chooses "
-       "it; remove it, or give only schedule `interleaved`"},
+       "job.yaml:5:54: `chunks`: cannot be combined with several schedules, because the planner then "
+       "chooses `chunks`; remove `chunks`, or give only `interleaved`"},
   };
   for (const auto& [text, message] : cases) CHECK(error_in(text) == message);
 }

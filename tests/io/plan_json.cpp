@@ -154,14 +154,13 @@ TEST_CASE("the job of a plan file is read from it") {
   CHECK(job.name == "small");
   CHECK(job.training.global_batch == 7);
   CHECK(std::get<Transformer>(job.model).vocabulary == 100);
-  CHECK(
-      PlanFile(R"({"a": {"job": 1}, "job": {"version": 1, "name": "n", "model": {"kind": "transformer",
+  CHECK(PlanFile(R"({"a": {"job": 1}, "job": {"version": 1, "name": "n", "model": {"kind": "transformer",
       "layers": 1, "hidden": 2, "heads": 1, "sequence": 3, "vocabulary": 4}, "training": {"global_batch": 5}},
       "b": ["job", {}]})",
-               "plan.json")
-          .job()
-          .value()
-          .training.global_batch == 5);
+                 "plan.json")
+            .job()
+            .value()
+            .training.global_batch == 5);
   const auto error = [](const std::string& plan) {
     return error_message([&] { PlanFile(plan, "plan.json").job(); });
   };
@@ -316,14 +315,14 @@ TEST_CASE("the execution of a plan counts rather than the settings in its job") 
              contains("2 does not divide global_batch 7"));
   file["execution"]["micro_batch"] = "auto";
   CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }),
-             contains("/execution/micro_batch: `micro_batch`: is `auto`, but a plan has one value"));
+             contains("/execution/micro_batch: `micro_batch`: is `auto`; a plan needs a single value"));
   file["execution"]["micro_batch"] = {1, 7};
   CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }),
-             contains("/execution/micro_batch: `micro_batch`: is a list, but a plan has one value"));
+             contains("/execution/micro_batch: `micro_batch`: is a list; a plan needs a single value"));
   file["execution"]["micro_batch"] = 1;
   file["execution"]["compression"]["gradients"] = "auto";
   CHECK_THAT(error_message([&] { PlanFile(file.dump(), "plan.json").job(); }),
-             contains("`gradients`: is `auto`, but a plan has one value"));
+             contains("`gradients`: is `auto`; a plan needs a single value"));
 }
 
 TEST_CASE("a setting that contradicts the given job is refused at its place in the file") {

@@ -120,7 +120,8 @@ void read_list(const SettingTraits& setting, const YamlValue& list, Job& job) {
   job.execution.schedule = first_schedule(job);
   if (traits(job.execution.schedule).has_chunks)
     throw list.value_error(
-        "has only schedules that require `chunks`; give one of them with `chunks`, or add another one");
+        "has only schedules that require `chunks`; give one of them with `chunks`, or add a schedule that "
+        "does not require `chunks`");
 }
 
 /// Sets what the job says about a setting. Values of other settings that are checked with it, or by which it
@@ -167,8 +168,8 @@ void check_execution(const YamlMap& map, Job& job) {
         .value_error(fmt::format("`{}` requires `chunks`, the number of stages per device", schedule.name));
   if (job.execution.chunks && job.automatic[Setting::schedule])
     throw map.required("chunks").value_error(
-        "cannot be combined with several schedules, for which the planner chooses it; remove it, or give "
-        "only schedule `interleaved`");
+        "cannot be combined with several schedules, because the planner then chooses `chunks`; remove "
+        "`chunks`, or give only `interleaved`");
   if (!schedule.has_chunks && job.execution.chunks)
     throw map.required("chunks").value_error("requires schedule `interleaved`");
   check_sharding(map, job);
@@ -327,7 +328,7 @@ void check_decided(const SettingTraits& setting, const YamlMap& map, const Job& 
   if (!decided.automatic[setting.kind]) return;
   const YamlValue value = map.required(setting.name);
   throw value.value_error(
-      fmt::format("is {}, but a plan has one value", value.is_list() ? "a list" : "`auto`"));
+      fmt::format("is {}; a plan needs a single value", value.is_list() ? "a list" : "`auto`"));
 }
 
 }  // namespace
