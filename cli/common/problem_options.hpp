@@ -1,4 +1,4 @@
-// Options of the problem, which several programs have, and the problem that they say.
+// Options of the problem, which several programs have, and reading the problem that they change.
 #pragma once
 
 #include <optional>

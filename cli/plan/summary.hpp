@@ -8,9 +8,10 @@
 
 namespace dtfm::cli {
 
-/// About 40 to 60 lines for any number of devices, by the kind of objective. `changes`: those that the target
-/// makes to the job or the given plan.
+/// A plan by communication cost: its cost, the slowest steps and links, and the bounds.
 std::string format_comm_cost_summary(const api::PlanAnswer& answer);
+/// A plan by iteration time: its decisions, times, memory and finalists. `changes`: those that the target
+/// makes to the job or the given plan.
 std::string format_iteration_summary(const api::PlanAnswer& answer, const std::vector<TargetChange>& changes);
 
 /// The blocks "Bottleneck", "What if" and "When compute is the bottleneck". The answer must have an

@@ -29,7 +29,7 @@ void check_no_conflict(const Plan& plan, const Job& job, const std::string& wher
 
 /// Throws Error if the numbers of stages, pipelines and devices per stage are not those of a job that is
 /// given for the plan. Those of the plan's own job only limited a search, and options may have replaced them.
-/// Tensor degree 1 is no conflict, because jobs that do not mention it have it.
+/// A job with tensor 1 accepts any degree, because 1 is also the default of jobs that do not mention it.
 void check_degrees(const Plan& plan, const Job& job, const std::string& where);
 
 }  // namespace dtfm

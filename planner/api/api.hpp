@@ -9,6 +9,7 @@
 // - find_plans: the part of these that searches by iteration time, by itself.
 // - simulate: simulates a plan or a scheme under a scenario (dtfm-sim).
 // - compare: plans and simulates every scheme (dtfm-compare).
+// - compare_plans: how two plans differ, and the state migration between them (dtfm-plan --diff).
 // - make_replanner: plans anew when devices fail or join (policy replan).
 #pragma once
 

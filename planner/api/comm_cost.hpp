@@ -22,7 +22,8 @@ struct CommCostProblem {
   cost::CommCostModel model;
 };
 
-/// What determines the two parts of the cost of a placement. A link is that of the slower direction.
+/// What determines the two parts of the cost of a placement. Links are (from, to) in the slower
+/// direction.
 struct CommCostSteps {
   struct Sync {
     double seconds = 0;        // until the last device of the stage has finished

@@ -135,7 +135,7 @@ double objective_value(Objective objective, const search::PlanCandidate& candida
 }
 
 /// What the planner would do instead: the best plan so far, compared by estimates, if there was not enough
-/// time to simulate one. Empty if no plan fits in memory or could be simulated.
+/// time to simulate one. Empty if no plan fits in memory or all simulations failed.
 std::optional<Advice> advice_for(PlanRequest request, const GivenPlan& given, const PlanAnswer& answer) {
   if (given.brings_job) request.problem.job.execution.flush.reset();
   const FoundPlans found = find_plans(request);
@@ -148,9 +148,8 @@ std::optional<Advice> advice_for(PlanRequest request, const GivenPlan& given, co
       objective_value(objective, found.best(),
                       is_estimate ? found.best().iteration_s : found.finalist_results.front().seconds);
   if (!std::isfinite(best)) return std::nullopt;
-  const double value =
-      objective_value(objective, candidate,
-                      is_estimate ? candidate.iteration_s : answer.seconds.value_or(infinity));
+  const double value = objective_value(
+      objective, candidate, is_estimate ? candidate.iteration_s : answer.seconds.value_or(infinity));
   return Advice{finalists_of(found).front(),
                 std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
 }

@@ -15,7 +15,7 @@
 
 namespace dtfm::api {
 
-// What programs name of the search.
+// Names of planner/search for cli.
 using search::default_strategy;
 using search::NoSuchShape;
 using search::strategies;
@@ -47,7 +47,7 @@ struct PlanRequest {
 /// A plan made elsewhere.
 struct GivenPlan {
   Plan plan;
-  std::string file = {};                // of the plan, for errors
+  std::string file = {};                // named in errors
   std::vector<std::string> notes = {};  // of its reader
   SettingSet undecided = {};            // settings that neither its file nor the job decides
   /// Time between checkpoints, for scenarios that leave it open; empty: it is chosen by simulation.

@@ -7,7 +7,6 @@
 
 namespace dtfm::io {
 
-/// Of a comparison that was interrupted.
 inline constexpr const char* interrupted_comparison =
     "interrupted: schemes may be missing, and runs may be incomplete";
 

@@ -112,7 +112,7 @@ TEST_CASE("devices that leave a plan and devices with other layers are listed by
 }
 
 // Device 0 has layers 0 and 1 of four and fetches the others from device 1.
-TEST_CASE("compared plans of the same model have a migration, without a network of unknown duration") {
+TEST_CASE("compared plans of the same model have a migration, whose duration is unknown without a network") {
   const Problem problem = small_problem(2);
   const api::RunningPlan two = running_plan(problem, 2, 1), one = running_plan(problem, 1, 1);
   api::PlanDiffRequest request{two, one, {api::topology_without_links(two, one), one.job, {}, {}}};

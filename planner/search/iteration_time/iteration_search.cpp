@@ -72,7 +72,7 @@ class IterationSearch {
     if (result_.unchanged && uses_tensor_groups(warm.plan, *job)) state_.keep(*result_.unchanged);
     const auto is_spent = [&] { return score.evaluated() >= state_.budget.left(); };
     const auto stop = [&] { return state_.must_stop() || is_spent(); };
-    // The budget is extended only if the running plan cannot continue, because there must be a plan.
+    // The budget is extended unless the pool has a plan that fits, because there must be one.
     const PlanScore limited = state_.pool.has_fitting() ? score.with_stop(is_spent) : score;
     std::vector<PlanCandidate> repaired =
         repaired_plans(warm.plan, job, state_.options.limits, limited, stop);
