@@ -11,7 +11,6 @@
 #include "core/io/readers/plan_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/suggest.hpp"
-#include "core/plan/plan_conflicts.hpp"
 #include "core/plan/target.hpp"
 #include "planner/api/comm_cost.hpp"
 #include "planner/io/running_plan.hpp"
@@ -30,8 +29,8 @@ void change_job(const PlanOptions& options, Job& job) {
   job.parallelism.uniform_pipelines = job.parallelism.uniform_pipelines || options.uniform_pipelines;
 }
 
-/// Throws Error if --pipeline, --data, --tensor, --batch or the job of --job contradicts the plan to score.
-void check_shape(const PlanOptions& options, const Plan& plan, Job job) {
+/// Throws Error if --pipeline, --data, --tensor or --batch contradicts the plan to score.
+void check_shape(const PlanOptions& options, const Plan& plan) {
   const int stages = depth(plan), pipelines = static_cast<int>(plan.pipelines.size());
   if (options.pipeline.value_or(stages) != stages)
     throw Error("--pipeline",
@@ -43,16 +42,12 @@ void check_shape(const PlanOptions& options, const Plan& plan, Job job) {
     throw Error("--tensor", fmt::format("{}, but the plan has {} per stage", *options.tensor,
                                         format_count(plan.tensor, "device")));
   check_batch_of_plan(options.batch, plan, *options.score);
-  if (!options.job) return;
-  if (options.pipeline || options.pipeline_auto) job.parallelism.pipeline.reset();
-  if (options.data || options.data_auto) job.parallelism.data.reset();
-  check_degrees(plan, job, *options.score);
 }
 
 api::GivenPlan read_given_plan(const PlanOptions& options, const io::PlanSource& source,
                                const Problem& problem) {
   io::PlanAndNotes read = io::read_any_plan(source, problem.topology, problem.job, options.job.has_value());
-  check_shape(options, read.plan, problem.job);
+  check_shape(options, read.plan);
   return {std::move(read.plan), *options.score,           std::move(read.notes),
           read.undecided,       read.checkpoint_period_s, !options.job};
 }

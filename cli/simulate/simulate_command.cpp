@@ -28,7 +28,6 @@
 #include "core/io/text/control_characters.hpp"
 #include "core/io/text/json_format.hpp"
 #include "core/io/text/text_file.hpp"
-#include "core/plan/plan_conflicts.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/measured_iteration.hpp"
 #include "simulator/io/scenario_reader.hpp"
@@ -53,7 +52,6 @@ void read_plan(const SimulateOptions& options, const io::PlanSource& source, api
   Job& job = request.problem.job;
   io::PlanAndNotes read = io::read_any_plan(source, request.problem.topology, job, options.job.has_value());
   check_batch_of_plan(options.batch, read.plan, options.plan);
-  if (options.job) check_degrees(read.plan, job, options.plan);
   request.plan = std::move(read.plan);
   request.undecided = read.undecided;
   request.checkpoint_period_s = read.checkpoint_period_s;

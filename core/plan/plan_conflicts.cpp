@@ -1,7 +1,5 @@
 #include "core/plan/plan_conflicts.hpp"
 
-#include <utility>
-
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
@@ -46,17 +44,6 @@ void check_no_conflict(const Plan& plan, const Job& job, const std::string& wher
   const std::vector<PlanConflict> conflicts = plan_conflicts(plan, job);
   if (conflicts.empty()) return;
   throw Error(where, format_conflict(conflicts.front()));
-}
-
-void check_degrees(const Plan& plan, const Job& job, const std::string& where) {
-  const std::pair<Setting, int> degrees[] = {{Setting::pipeline, depth(plan)},
-                                             {Setting::data, static_cast<int>(plan.pipelines.size())},
-                                             {Setting::tensor, plan.tensor}};
-  const bool may_be_default = !job.automatic[Setting::tensor] && job.parallelism.tensor == 1;
-  for (const auto& [setting, degree] : degrees)
-    if (!allows(job, setting, degree) && !(setting == Setting::tensor && may_be_default))
-      throw Error(where, format_conflict(conflict_of(traits(setting), format_value(degree),
-                                                     format_allowed(job, setting))));
 }
 
 }  // namespace dtfm

@@ -20,16 +20,11 @@ struct PlanConflict {
 std::string format_conflict(const PlanConflict& conflict);
 
 /// Returns the conflicts between the plan's execution and the job's. Different numbers of pipelines, stages
-/// and devices per stage are not conflicts (see check_degrees). Different flushes conflict only if the job
-/// fixes their interval.
+/// and devices per stage are not conflicts: those of the job only limit a search, and a plan may have lost
+/// pipelines since. Different flushes conflict only if the job fixes their interval.
 std::vector<PlanConflict> plan_conflicts(const Plan& plan, const Job& job);
 
 /// Throws Error with the first conflict, if there is one. `where` is the file of the plan.
 void check_no_conflict(const Plan& plan, const Job& job, const std::string& where = "plan");
-
-/// Throws Error if the numbers of stages, pipelines and devices per stage are not those of a job that is
-/// given for the plan. Those of the plan's own job only limited a search, and options may have replaced them.
-/// A job with tensor 1 accepts any degree, because 1 is also the default of jobs that do not mention it.
-void check_degrees(const Plan& plan, const Job& job, const std::string& where);
 
 }  // namespace dtfm

@@ -8,7 +8,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "core/plan/plan_conflicts.hpp"
 #include "planner/export/host_addresses.hpp"
 #include "core/io/readers/plan_reader.hpp"
 #include "core/io/text/suggest.hpp"
@@ -61,10 +60,7 @@ ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<J
   bundle.job = job_or_error(file, job);
   auto [named, ids] = file.standalone_plan(bundle.job);
   bundle.plan = std::move(named);
-  if (job) {
-    file.check_no_conflict(*job);
-    check_degrees(bundle.plan, *job, plan.path);
-  }
+  if (job) file.check_no_conflict(*job);
   bundle.job.execution = bundle.plan.execution;
   const std::size_t used = pipeline_major(bundle.plan).size();
   bundle.locations = locate_gpus(ids, used, choices.hosts, plan.path);

@@ -89,12 +89,4 @@ sed 's/pipeline: 3/pipeline: 3, schedule: 1f1b/' job.yaml >1f1b.yaml
 run net.yaml --job 1f1b.yaml "${by_cost[@]}" --score plan.json
 expect_status 2 'a job with another schedule'
 expect_in "$err" "schedule gpipe, but the job's parallelism.schedule is 1f1b; set the job's to gpipe or auto, or use the job that the plan was made for"
-
-# So is one with other degrees, unless an option replaces them.
-sed 's/pipeline: 3/pipeline: 2/' job.yaml >two.yaml
-run net.yaml --job two.yaml "${by_cost[@]}" --score plan.json
-expect_status 2 'a job with another number of stages'
-expect_in "$err" "plan.json: pipeline 3, but the job's parallelism.pipeline is 2; set the job's to 3 or auto, or use the job that the plan was made for"
-run net.yaml --job two.yaml "${by_cost[@]}" --score plan.json --pipeline 3
-expect_status 0 'an option that replaces the number of stages'
 finish

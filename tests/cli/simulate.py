@@ -371,9 +371,6 @@ def test_rejected_input():
     Path("other_schedule.yaml").write_text(JOB.replace("pipeline: 3", "pipeline: 3, schedule: 1f1b"), encoding="utf-8")
     done = run("net.yaml", "plan.json", "--job", "other_schedule.yaml", status=2)
     check("schedule gpipe, but the job's parallelism.schedule is 1f1b; set the job's to gpipe or auto, or use the job that the plan was made for" in done.stderr, done.stderr)
-    Path("deeper.yaml").write_text(JOB.replace("pipeline: 3", "pipeline: 2"), encoding="utf-8")
-    refused("plan.json: pipeline 3, but the job's parallelism.pipeline is 2; set the job's to 3 or auto, or use the job that the plan was made for",
-            "net.yaml", "plan.json", "--job", "deeper.yaml")
     done = run("other.yaml", "plan.json", status=2)
     check("plan.json: /topology/fingerprint: the plan is for topology `three-sites`" in done.stderr, done.stderr)
     text = Path("plan.json").read_text(encoding="utf-8")
