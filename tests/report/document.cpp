@@ -5,6 +5,7 @@
 #include "planner/io/simulation_document.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
 #include "tests/support/two_stages.hpp"
 
 using namespace dtfm;
@@ -47,7 +48,7 @@ ordered_json document_of(const Topology& topology) {
   report.length_s = 12.5;
   report.iterations = {{0, 12.5}};
   report.links = {{0, 1, 200, 3}};
-  ReportContent content{topology, "dtfm-test 1", plan_document({{topology, {}, {}, {}}, plan_of_two()}),
+  ReportContent content{topology, "dtfm-test 1", plan_document({{topology, chain_job(4, 0, 1), {}, {}}, plan_of_two()}),
                         simulation_of(topology, report), recorder.timeline()};
   return report_document(std::move(content));
 }
@@ -71,7 +72,7 @@ std::optional<std::string> page_of(std::string_view title, const ordered_json& d
 }  // namespace
 
 TEST_CASE("a document names the layers of each virtual stage") {
-  Job job;
+  Job job = chain_job(7, 0, 1);
   job.execution.schedule = Schedule::interleaved;
   job.execution.chunks = 2;
   Plan plan = plan_of_two();
