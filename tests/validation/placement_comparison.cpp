@@ -15,6 +15,8 @@
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
+#include "planner/cost/comm_cost/comm_cost.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
 #include "tests/support/published_job.hpp"
 #include "tests/validation/best_plan.hpp"
 
