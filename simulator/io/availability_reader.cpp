@@ -139,11 +139,20 @@ std::vector<sim::DeviceEvent> read_rows(CsvTable& table, const AvailabilityForma
   return pool.take_events();
 }
 
+/// SkyPilot's spot traces are JSON: {"metadata": {"gap_seconds": …}, "data": [0, 1, …]}.
+void reject_spot_traces(std::string_view text, const std::string& file) {
+  if (text.find("\"gap_seconds\"") != std::string_view::npos && text.find('{') < text.find("\"gap_seconds\""))
+    throw Error(file,
+                "expected CSV; found a JSON trace of SkyPilot: for format `count`, write lines "
+                "`SECONDS,COUNT`, one per entry of `data`, `gap_seconds` apart");
+}
+
 }  // namespace
 
 std::vector<sim::DeviceEvent> parse_availability(std::string text, const std::string& file,
                                                  const AvailabilityFormat& format) {
   const std::string checked = validate_text(std::move(text), file);
+  reject_spot_traces(checked, file);
   CsvTable table(checked, file);
   table.take_header();
   if (!table.has_row())

@@ -175,6 +175,8 @@ TEST_CASE("iperf3: unusable files are rejected with a reason") {
   };
   CHECK_THAT(iperf3_error(with("\"TCP\"", "\"UDP\"")), contains("expected TCP"));
   CHECK_THAT(iperf3_error(with("\"reverse\": 0", "\"bidir\": 1")), contains("disturb each other"));
+  CHECK_THAT(iperf3_error("{\"event\":\"start\",\"data\":{}}\n{\"event\":\"end\",\"data\":{}}\n"),
+             contains("--json-stream"));
   CHECK_THAT(iperf3_error(with("10.0.0.1", "::1")), contains("`::1` cannot be the name of a site"));
   const NetworkMeasurements several = from_iperf3({{"r.json", iperf3(1e6, 4)}}, between_a_and_b());
   CHECK_THAT(error_message([&] { summarize_links(several, between_a_and_b()); }),
@@ -300,6 +302,28 @@ TEST_CASE("matrices have a line of names and take their units from the user") {
              contains("--latency-unit: is required"));
 }
 
+TEST_CASE("iperf3: bidirectional tests of all versions are rejected") {
+  const auto ended_with = [](const std::string& more) {
+    std::string text = iperf3(94e6);
+    const std::string old = R"("sum_received")";
+    return text.replace(text.find(old), old.size(), more + old);
+  };
+  // 3.7 has two streams, in opposite directions; later versions have keys for the second direction.
+  const auto streams = [&](const char* first, const char* second) {
+    std::string text = iperf3(94e6);
+    const std::string old = R"([{"sender": {"min_rtt": 40000}}])";
+    return text.replace(
+        text.find(old), old.size(),
+        fmt::format(R"([{{"sender": {{"sender": {}}}}}, {{"sender": {{"sender": {}}}}}])", first, second));
+  };
+  CHECK_THAT(iperf3_error(streams("true", "false")), contains("disturb each other"));
+  CHECK(iperf3_error(streams("true", "true")) == "no error");
+  CHECK(iperf3_error(streams("false", "false")) == "no error");
+  CHECK_THAT(iperf3_error(ended_with(R"("sum_sent_bidir_reverse": {}, )")), contains("disturb each other"));
+  CHECK_THAT(iperf3_error(ended_with(R"("sum_received_bidir_reverse": {}, )")),
+             contains("disturb each other"));
+}
+
 TEST_CASE("nccl-tests: the fit recovers latency and bandwidth from times of the models") {
   // t = α + S / β with α = 40 ms, β = 100 MB/s: 1 MB takes 50 ms, 4 MB 80 ms.
   const std::string rows = nccl_row(1e6, 50e3) + nccl_row(2e6, 60e3) + nccl_row(4e6, 80e3);
@@ -358,4 +382,30 @@ TEST_CASE("nccl-tests: unusable output is rejected with a reason") {
   CHECK_THAT(refused(nccl(2, "1000 nonsense\n", "sendrecv_perf")),
              contains("n.txt:5:1: expected the time in column 6; found 2 columns"));
   CHECK_THAT(refused("Segmentation fault\n"), contains("no rows of size and time"));
+}
+
+TEST_CASE("nccl-tests: output that measured nothing is rejected") {
+  const std::string rows = nccl_row(1e6, 50e3) + nccl_row(2e6, 60e3);
+  const auto refused = [](const std::string& text, const MeasurementSettings& settings = {}) {
+    return error_message([&] { from_nccl(text, settings); });
+  };
+  const auto with = [](std::string text, const std::string& old, const std::string& now) {
+    return text.replace(text.find(old), old.size(), now);
+  };
+  const std::string good = nccl(2, rows, "all_reduce_perf");
+  CHECK_THAT(refused(with(good, "Rank  1", "Rank  0")),
+             contains("n.txt:3:1: rank 0 was there before: each rank measured only itself"));
+  // 2 (n − 1) ⁄ n of a single rank is 0.
+  std::string alone = nccl(0, rows, "all_reduce_perf");
+  for (std::size_t i = alone.find("0.1 0.1 0"); i != alone.npos; i = alone.find("0.1 0.1 0"))
+    alone.replace(i, 9, "205 0.00 0");
+  CHECK_THAT(refused(alone, between_a_and_b()),
+             contains("n.txt: the bus bandwidth (busbw) of every row is 0"));
+  CHECK_THAT(refused(with(good, "0.1 0.1 0", "0.1 0.1 524288")),
+             contains("n.txt:5:1: 524288 results are wrong (#wrong)"));
+  CHECK_THAT(refused(good + "# Out of bounds values : 50 FAILED\n"),
+             contains("n.txt:7:1: nccl-tests found 50 wrong results"));
+  // Unchecked results, and small messages whose bandwidth is rounded to 0, are accepted.
+  const std::string accepted = with(with(good, "0.1 0.1 0", "0.1 0.1 N/A"), "0.1 0.1 0", "0.00 0.00 0");
+  CHECK(from_nccl(accepted + "# Out of bounds values : 0 OK\n").samples.size() == 2);
 }

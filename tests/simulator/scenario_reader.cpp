@@ -315,6 +315,9 @@ TEST_CASE("invalid availability recordings are reported with their position") {
   CHECK(bad("0,add,\n", false) == "f.csv:1:7: the node is missing");
   CHECK_THAT(bad("", false), contains("f.csv:1:1: an empty trace"));
   CHECK_THAT(bad("time_s,alive\n", true), contains("an empty trace"));
+  CHECK(bad("[0, 1]\n", true) == "f.csv:1:1: expected CSV; found JSON");
+  CHECK_THAT(bad(R"({"metadata": {"gap_seconds": 600}, "data": [0, 1]})", true),
+             contains("a JSON trace of SkyPilot"));
   CHECK(bad("5,1\n4,1\n", true) == "f.csv:2:1: time goes back: 4 s after 5 s");
   CHECK_THAT(bad("0,1.5\n", true), contains("f.csv:1:3: expected a whole number"));
   CHECK_THAT(bad("0,-1\n", true), contains("must not be negative"));

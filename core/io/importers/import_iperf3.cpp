@@ -74,6 +74,22 @@ bool is_set(const JsonCursor& test, const char* key) {
   return value && value->as_int(0, 1) == 1;
 }
 
+/// Whether the test sent in both directions at once. Only newer versions say so (`bidir`); others write keys
+/// for the second direction, or streams of both directions.
+bool is_bidirectional(const JsonCursor& test, const JsonCursor& end) {
+  if (is_set(test, "bidir") || end.optional("sum_sent_bidir_reverse") ||
+      end.optional("sum_received_bidir_reverse"))
+    return true;
+  bool sends = false, receives = false;
+  const auto streams = end.optional("streams");
+  for (std::size_t i = 0, size = streams ? streams->array_size("streams") : 0; i < size; ++i) {
+    const auto total = streams->at(i).optional("sender");
+    const auto is_sender = total ? total->optional("sender") : std::nullopt;
+    if (is_sender) (is_sender->as_bool() ? sends : receives) = true;
+  }
+  return sends && receives;
+}
+
 void set_endpoints(const JsonCursor& start, bool is_reverse, Iperf3Result& result) {
   const JsonCursor connected = start.required("connected");
   if (connected.array_size("connections") == 0) connected.fail("expected a connection; found none");
@@ -94,6 +110,17 @@ LinkSample make_sample(const Iperf3Result& result) {
   return sample;
 }
 
+/// Whether a text is the output of iperf3 --json-stream: lines {"event": …, "data": …}.
+bool is_json_stream(std::string_view text) {
+  constexpr std::string_view blank = " \t\r\n";
+  const auto skip_blank = [&] { text.remove_prefix(std::min(text.find_first_not_of(blank), text.size())); };
+  skip_blank();
+  if (!text.starts_with('{')) return false;
+  text.remove_prefix(1);
+  skip_blank();
+  return text.starts_with("\"event\"");
+}
+
 }  // namespace
 
 Iperf3Result parse_iperf3_result(const JsonCursor& root) {
@@ -102,7 +129,7 @@ Iperf3Result parse_iperf3_result(const JsonCursor& root) {
   const JsonCursor test = start.required("test_start");
   if (const auto protocol = test.optional("protocol"); protocol && protocol->as_string() != "TCP")
     protocol->fail("expected TCP, as training uses; found " + quote(protocol->as_string()));
-  if (is_set(test, "bidir"))
+  if (is_bidirectional(test, end))
     test.fail("the two directions of a bidirectional test disturb each other; measure one at a time");
   Iperf3Result result;
   result.flows = test.required("num_streams").as_int(1, max_flows);
@@ -122,6 +149,8 @@ NetworkMeasurements import_iperf3(std::span<const MeasurementFile> files,
   measurements.description =
       "iperf3 over TCP; latency is half the smallest round-trip time under load, an upper bound";
   for (const auto& [name, text] : files) {
+    if (is_json_stream(text))
+      throw Error(name, "events of iperf3 --json-stream are not supported; measure with -J alone");
     const nlohmann::json root =
         parse_json(text, name, DuplicateKeys::last_wins);  // iperf3 3.12 writes duplicate keys
     const Iperf3Result result = parse_iperf3_result(JsonCursor(root, name));

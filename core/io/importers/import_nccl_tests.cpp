@@ -4,7 +4,8 @@
 //   all_reduce_perf  2 (n − 1) steps around a ring, S / n bytes each:    t = 2 (n − 1) (α + S / (n β))
 // so that β is what NCCL calls bus bandwidth. The out-of-place times are used. α includes the launch of the
 // operation. There must be one rank per host; with more than two hosts, the result reflects the slowest hop
-// and is used for every pair.
+// and is used for every pair. Output whose results were wrong, or that comes from ranks which measured only
+// themselves, is rejected.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -30,7 +31,15 @@ struct Row {
 struct NcclRun {
   std::string collective;          // such as sendrecv_perf; empty if the text does not say
   std::vector<std::string> hosts;  // of the ranks
+  std::set<std::string, std::less<>> ranks;
   std::vector<Row> rows;
+  /// Whether rows have a bus bandwidth, and whether it is above 0 in any of them.
+  bool has_bus_bandwidth = false, has_traffic = false;
+};
+
+/// Indices of the columns of the out-of-place results; `bus_bandwidth` and `wrong` are 0 if there are none.
+struct Columns {
+  std::size_t time = 0, bus_bandwidth = 0, wrong = 0;
 };
 
 std::vector<std::string_view> split_words(std::string_view line) {
@@ -45,36 +54,51 @@ std::vector<std::string_view> split_words(std::string_view line) {
   return words;
 }
 
-/// Index of the first time column, given the words of a header line
-/// "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time …"; nullopt for other lines. Versions
-/// differ in the columns before it.
-std::optional<std::size_t> find_time_column(const std::vector<std::string_view>& words) {
+/// The columns that a header line "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time …"
+/// names; nullopt for other lines. Versions differ in the columns before the time.
+std::optional<Columns> find_columns(const std::vector<std::string_view>& words) {
   if (words.size() < 3 || words[0] != "#" || words[1] != "size") return std::nullopt;
-  const auto time = std::find(words.begin(), words.end(), "time");
-  if (time == words.end()) return std::nullopt;
-  return static_cast<std::size_t>(time - words.begin()) - 1;
+  const auto column = [&](std::string_view name) {
+    const auto found = std::find(words.begin(), words.end(), name);
+    return found == words.end() ? std::size_t{0} : static_cast<std::size_t>(found - words.begin()) - 1;
+  };
+  const Columns columns{column("time"), column("busbw"), column("#wrong")};
+  if (columns.time == 0) return std::nullopt;
+  return columns;
 }
 
 /// Reads the host of a rank from "#  Rank  0 Group  0 Pid  1234 on  HOST device  0 …" and the collective from
-/// "# Collective test starting: sendrecv_perf".
-void read_comment(const std::vector<std::string_view>& words, NcclRun& run) {
+/// "# Collective test starting: sendrecv_perf". Throws Error for a rank that was there before, and for
+/// "# Out of bounds values : 50 FAILED".
+void read_comment(const std::vector<std::string_view>& words, NcclRun& run, const std::string& where) {
   const auto word_after = [&](std::string_view word) {
     const auto found = std::find(words.begin(), words.end(), word);
     return found == words.end() || found + 1 == words.end() ? std::string() : std::string(found[1]);
   };
-  if (words.size() > 1 && words[1] == "Rank") run.hosts.push_back(word_after("on"));
-  if (words.size() > 1 && words[1] == "Collective") run.collective = word_after("starting:");
+  if (words.size() < 2) return;
+  if (words[1] == "Rank") {
+    run.hosts.push_back(word_after("on"));
+    if (const std::string rank = word_after("Rank"); !run.ranks.insert(rank).second)
+      throw Error(where,
+                  fmt::format("rank {} was there before: each rank measured only itself, as nccl-tests "
+                              "does if it was built without MPI=1",
+                              rank));
+  }
+  if (words[1] == "Collective") run.collective = word_after("starting:");
+  if (words[1] == "Out" && words.back() == "FAILED")
+    throw Error(where,
+                fmt::format("nccl-tests found {} wrong results, so its times mean nothing", word_after(":")));
 }
 
-/// Reads the size from the first column and the out-of-place time from the column that the header gives.
-Row parse_row(const std::vector<std::string_view>& words, const std::optional<std::size_t>& time_column,
+/// Appends the size from the first column and the out-of-place time. Throws Error for wrong results.
+void read_row(const std::vector<std::string_view>& words, const std::optional<Columns>& columns, NcclRun& run,
               const std::string& where) {
-  if (!time_column)
+  if (!columns)
     throw Error(
         where,
         "a row precedes the header (`# size count type … time …`), which gives the column of the time");
-  if (words.size() <= *time_column)
-    throw Error(where, fmt::format("expected the time in column {}; found {} columns", *time_column + 1,
+  if (words.size() <= columns->time)
+    throw Error(where, fmt::format("expected the time in column {}; found {} columns", columns->time + 1,
                                    words.size()));
   const auto number = [&](std::string_view word, const Unit& unit) {
     try {
@@ -83,14 +107,25 @@ Row parse_row(const std::vector<std::string_view>& words, const std::optional<st
       throw Error(where, cause.what());
     }
   };
-  const Row row{number(words[0], size_unit("B")), number(words[*time_column], time_unit("us"))};
+  const Row row{number(words[0], size_unit("B")), number(words[columns->time], time_unit("us"))};
   if (row.bytes < 0 || row.seconds <= 0) throw Error(where, "expected a size and a time above zero");
-  return row;
+  run.rows.push_back(row);
+  const auto word = [&](std::size_t column) {
+    return column > 0 && column < words.size() ? words[column] : std::string_view();
+  };
+  // It is "N/A" if nccl-tests did not check its results.
+  const std::string_view wrong = word(columns->wrong);
+  if (!wrong.empty() && wrong.find_first_not_of("0123456789") == std::string_view::npos &&
+      wrong.find_first_not_of('0') != std::string_view::npos)
+    throw Error(where, fmt::format("{} results are wrong (#wrong), so the times mean nothing", wrong));
+  const std::string_view bus_bandwidth = word(columns->bus_bandwidth);
+  run.has_bus_bandwidth |= !bus_bandwidth.empty();
+  run.has_traffic |= bus_bandwidth.find_first_of("123456789") != std::string_view::npos;
 }
 
 NcclRun read_run(const MeasurementFile& file) {
   NcclRun run;
-  std::optional<std::size_t> time_column;
+  std::optional<Columns> columns;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < file.text.size();) {
     const std::size_t end = std::min(file.text.find('\n', begin), file.text.size());
@@ -99,11 +134,12 @@ NcclRun read_run(const MeasurementFile& file) {
     begin = end + 1;
     if (words.empty()) continue;
     const bool is_row = words[0].find_first_not_of("0123456789") == std::string_view::npos;
-    if (const auto column = find_time_column(words)) time_column = column;
+    if (const auto header = find_columns(words)) columns = header;
+    const std::string where = position(file.name, number, 1);
     if (words[0].starts_with('#'))
-      read_comment(words, run);
+      read_comment(words, run, where);
     else if (is_row)
-      run.rows.push_back(parse_row(words, time_column, position(file.name, number, 1)));
+      read_row(words, columns, run, where);
   }
   return run;
 }
@@ -178,6 +214,9 @@ double import_run(const MeasurementFile& file, const MeasurementSettings& settin
   if (run.rows.empty())
     throw Error(file.name,
                 "no rows of size and time; expected the output of sendrecv_perf or all_reduce_perf");
+  if (run.has_bus_bandwidth && !run.has_traffic)
+    throw Error(file.name,
+                "the bus bandwidth (busbw) of every row is 0, as of a single rank, which sends nothing");
   if (settings.between && !run.hosts.empty() && run.hosts.size() != 2)
     throw Error(file.name, fmt::format("--between names two ranks; found {}", run.hosts.size()));
   const std::vector<std::string> sites = rank_sites(run, settings, file.name);

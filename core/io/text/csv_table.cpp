@@ -36,6 +36,8 @@ void CsvTable::next() {
 
 std::vector<std::string> CsvTable::take_header() {
   std::vector<std::string> names;
+  if (has_row() && (cells_[0].text.starts_with('{') || cells_[0].text.starts_with('[')))
+    throw error(0, "expected CSV; found JSON");
   if (!has_row() || is_missing_value(cells_[0].text) || starts_like_number(cells_[0].text)) return names;
   for (const Cell& cell : cells_) names.emplace_back(cell.text);
   next();

@@ -24,7 +24,7 @@ class CsvTable {
   const std::vector<Cell>& cells() const { return cells_; }
   std::size_t line() const { return line_; }
   /// If the first cell of the current row is not a number, treats the row as a header, returns its cells and
-  /// advances. Otherwise returns an empty vector.
+  /// advances. Otherwise returns an empty vector. Throws Error for JSON, which is given for CSV by mistake.
   std::vector<std::string> take_header();
 
   /// Throws Error unless the row has `count` cells.
