@@ -8,6 +8,7 @@
 install_missing "${test_packages[@]}" clang libomp-dev
 install_if_possible "${extra_test_packages[@]}"
 install_npm
+install_trainers
 install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
 DTFM_PRECOMPILE=OFF build release all # with the warnings that tests lack with precompiled headers

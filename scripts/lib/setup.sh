@@ -25,6 +25,7 @@ extra_test_packages=(
   groff-base mandoc                               # manual pages
   python3-jsonschema python3-yaml                 # schemas of the files
   python3-torch                                   # the PyTorch runtime
+  python3-venv                                    # the trainers
   dpkg-dev file debootstrap                       # packages, and a clean system to install them on
   shellcheck                                      # scripts
 )
@@ -73,6 +74,21 @@ install_if_possible() { # PACKAGE...
 # npm builds the page of --report. The distribution's npm is installed unless there is another one.
 install_npm() {
   command -v npm >/dev/null || install_if_possible npm
+}
+
+# Makes build/trainers, a Python environment with the trainers of python/requirements-trainers.txt (5 GB), and keeps it
+# while that file is the same. Without it, tests/trainers is reported as skipped.
+install_trainers() {
+  local folder=$root/build/trainers list=$root/python/requirements-trainers.txt
+  cmp -s "$list" "$folder/installed.txt" && return
+  rm -rf "$folder"
+  if python3 -m venv "$folder" >/dev/null 2>&1 &&
+    "$folder/bin/pip" install -q --no-cache-dir --disable-pip-version-check -r "$list" >&2; then
+    cp "$list" "$folder/installed.txt"
+  else
+    rm -rf "$folder"
+    echo "Continuing without the trainers of python/requirements-trainers.txt, which cannot be installed." >&2
+  fi
 }
 
 # Warnings are errors only on request (DTFM_WERROR=ON), because newer compilers may warn about more. Scripts mostly build
