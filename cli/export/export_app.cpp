@@ -152,8 +152,10 @@ void check_export_options(const ExportOptions& options) {
 std::string format_targets(std::string_view margin) {
   std::string text;
   for (const exporter::Exporter& exporter : exporter::exporters())
-    text += fmt::format("{}{:<14} {:<8} {}\n", margin, exporter.name,
-                        exporter.is_trainer ? "trainer" : "launcher", exporter.what);
+    text += fmt::format(
+        "{}{:<19} {:<8} {}{}\n", margin, exporter.name, exporter.is_trainer ? "trainer" : "launcher",
+        exporter.what,
+        exporter.is_trainer ? fmt::format(" ({}: {})", name_of(exporter.evidence), exporter.version) : "");
   return text;
 }
 

@@ -21,6 +21,35 @@ constexpr std::string_view target_name = "dtfm";
 constexpr const char* script_file = "dtfm.sh";
 constexpr const char* map_file = "rank_map.sh";
 
+constexpr ExportedSettings exported = {{
+    {Setting::global_batch, SettingForm::file,
+     "`--batch-size` × `--gradient-accumulate-step` × `--data-group-size`"},
+    {Setting::micro_batch, SettingForm::file, "`--micro-batch-size`"},
+    {Setting::precision, SettingForm::note, "`--fp16` for fp16; all others train in fp32"},
+    {Setting::optimizer, SettingForm::built_in,
+     "SGD with its state on the host (`--use-offload`, the default)"},
+    {Setting::pipeline, SettingForm::file, "`--pipeline-group-size`"},
+    {Setting::data, SettingForm::file, "`--data-group-size`"},
+    {Setting::tensor, SettingForm::built_in, "1"},
+    {Setting::schedule, SettingForm::built_in, "gpipe"},
+    {Setting::chunks, SettingForm::built_in, "none"},
+    {Setting::flush, SettingForm::layout, "`--gradient-accumulate-step` rounds"},
+    {Setting::gradient_sync, SettingForm::layout, "`--dp-mode`"},
+    {Setting::optimizer_sharding, SettingForm::built_in, "none"},
+    {Setting::overlap, SettingForm::built_in, "after the last backward pass"},
+    {Setting::tied_embedding_sync, SettingForm::built_in, "never"},
+    {Setting::iteration_barrier, SettingForm::built_in, "a barrier of all processes in every iteration"},
+    {Setting::sequence_parallel, SettingForm::built_in, "no effect without tensor parallelism"},
+    {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
+    {Setting::uniform_pipelines, SettingForm::built_in, "always"},
+    {Setting::recompute, SettingForm::built_in, "every block"},
+    {Setting::activations, SettingForm::built_in, "no compression"},
+    {Setting::gradients, SettingForm::built_in, "no compression"},
+    {Setting::throughput, SettingForm::built_in, "no compression"},
+    {Setting::bandwidth_threshold, SettingForm::built_in, "no compression"},
+}};
+static_assert(is_complete(exported));
+
 /// "sharded_ps", "central_ps", or a ring.
 std::string dp_mode(GradientSync gradient_sync) {
   if (traits(gradient_sync).roles == MemberRoles::ring) return "allreduce";
@@ -99,17 +128,27 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
     rows[rank].address = words[1];
     rows[rank].gpu = parse_number(words[2]);
   }
-  const int micro_batches =
-      flag("--batch-size") / flag("--micro-batch-size") * flag("--gradient-accumulate-step");
+  const int replica_batch = flag("--batch-size") * flag("--gradient-accumulate-step"),
+            micro_batch = flag("--micro-batch-size");
   DTFM_ASSERT(bundle.master() == rows.front().address);
-  return {std::move(rows), std::vector<int>(at(replicas), micro_batches)};
+  DTFM_ASSERT(script.find(" --dp-mode " + dp_mode(bundle.job.execution.gradient_sync)) != std::string::npos);
+  return {std::move(rows),
+          std::vector<int>(at(replicas), replica_batch / micro_batch),
+          {{Setting::global_batch, fmt::format("{}", replicas * replica_batch)},
+           {Setting::micro_batch, fmt::format("{}", micro_batch)},
+           {Setting::pipeline, fmt::format("{}", stages)},
+           {Setting::data, fmt::format("{}", replicas)}}};
 }
 
-std::vector<std::string> notes(const ExportBundle&) {
-  return {
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  std::vector<std::string> notes = {
       "the published code fails on import: delete the lines of pipeline_parallel/dist_pp_utils.py that "
       "import dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
       "it measures throughput: every replica trains on the same data"};
+  if (const Precision precision = bundle.job.training.precision;
+      precision != Precision::fp16 && precision != Precision::fp32)
+    notes.push_back(fmt::format("it trains in fp16 or fp32, not in the planned {}", name_of(precision)));
+  return notes;
 }
 
 }  // namespace
@@ -122,6 +161,8 @@ Exporter dtfm_exporter() {
           .is_trainer = true,
           .target = Target::dtfm,
           .orders = traits(Target::dtfm).orders,
+          .version = "DS3Lab/DT-FM at cda948f",
+          .settings = exported,
           .files = files,
           .read_back = read_back,
           .usage =

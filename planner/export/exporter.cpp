@@ -1,6 +1,7 @@
 #include "planner/export/exporter.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include <fmt/format.h>
@@ -84,6 +85,11 @@ void check_read_back(const ExportBundle& bundle, const Exporter& exporter, const
   const ReadBack read = exporter.read_back(files, bundle);
   DTFM_ASSERT(read.rows == rank_rows(bundle));
   DTFM_ASSERT(read.micro_batches.empty() || read.micro_batches == micro_batch_counts(bundle.plan));
+  for (const ExportedSetting& it : exporter.settings) {
+    if (it.form != SettingForm::file) continue;
+    const auto value = read.settings.find(it.kind);
+    DTFM_ASSERT(value != read.settings.end() && value->second == exported_value(bundle, it.kind));
+  }
 }
 
 /// Warns of tensor-parallel groups that span machines: they need the fast links inside a machine.
@@ -118,6 +124,12 @@ std::vector<std::string> compression_notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+
+std::string_view name_of(Evidence evidence) {
+  constexpr std::array names = {std::string_view("described only"),
+                                std::string_view("configuration accepted"), std::string_view("trained")};
+  return names.at(static_cast<std::size_t>(evidence));
+}
 
 std::span<const Exporter> exporters() {
   static const std::vector<Exporter> table = {pytorch_exporter(),    megatron_exporter(),

@@ -3,6 +3,7 @@
 // plan.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "planner/export/export_bundle.hpp"
+#include "planner/export/exported_setting.hpp"
 #include "planner/export/rank_table.hpp"
 
 namespace dtfm::exporter {
@@ -22,15 +24,28 @@ using ExportFiles = std::vector<ExportFile>;
 
 /// A plan as recovered from the files of an exporter.
 struct ReadBack {
-  std::vector<RankRow> rows;       // indexed by rank; completed from rank_table.json
-  std::vector<int> micro_batches;  // of each pipeline; empty if not in the files
+  std::vector<RankRow> rows = {};       // indexed by rank; completed from rank_table.json
+  std::vector<int> micro_batches = {};  // of each pipeline; empty if not in the files
+  /// Those that the files contain, in the notation of format_value.
+  std::map<Setting, std::string> settings = {};
 };
+
+/// What the tests of this project have done with exported files.
+enum class Evidence : unsigned char {
+  described,  // nothing: the files follow what was read in the target's sources
+  accepted,   // the target's own objects accepted the configuration
+  trained     // the target trained with it
+};
+std::string_view name_of(Evidence evidence);
 
 struct Exporter {
   std::string_view name, what;             // what: description for --help, with supported versions
   bool is_trainer = false;                 // otherwise a launcher, which takes any rank order
   std::optional<Target> target = {};       // of a trainer, if plans can be made for it
   std::span<const RankOrder> orders = {};  // supported by the trainer; the first is its default
+  Evidence evidence = Evidence::described;
+  std::string_view version = {};                   // that was tried, or whose sources were read
+  std::span<const ExportedSetting> settings = {};  // of a trainer with `target`: all (is_complete)
   /// Throws Error for a plan that the target cannot express, beyond check_runnable. May be null.
   void (*check)(const ExportBundle&) = nullptr;
   ExportFiles (*files)(const ExportBundle&) = nullptr;

@@ -103,6 +103,7 @@ Exporter petals_exporter() {
           .what = "Petals (2.3): one server per stage, with its blocks",
           .is_trainer = true,
           .orders = requirements.orders,
+          .version = "Petals 2.3",
           .check = check,
           .files = files,
           .read_back = read_back,

@@ -18,6 +18,33 @@ namespace {
 
 constexpr std::string_view target_name = "pytorch";
 
+constexpr ExportedSettings exported = {{
+    {Setting::global_batch, SettingForm::file, "`training.global_batch`"},
+    {Setting::micro_batch, SettingForm::file, "`training.micro_batch`"},
+    {Setting::precision, SettingForm::file, "`training.precision`"},
+    {Setting::optimizer, SettingForm::file, "`training.optimizer`"},
+    {Setting::pipeline, SettingForm::layout, "`ranks[].chunks`"},
+    {Setting::data, SettingForm::layout, "`pipelines`"},
+    {Setting::tensor, SettingForm::built_in, "1"},
+    {Setting::schedule, SettingForm::file, "`execution.schedule`, `orders`"},
+    {Setting::chunks, SettingForm::layout, "`ranks[].chunks`"},
+    {Setting::flush, SettingForm::file, "`execution.flush`, `orders`"},
+    {Setting::gradient_sync, SettingForm::file, "`execution.gradient_sync`, `collectives`"},
+    {Setting::optimizer_sharding, SettingForm::file, "`execution.optimizer_sharding`"},
+    {Setting::overlap, SettingForm::file, "`execution.overlap`"},
+    {Setting::tied_embedding_sync, SettingForm::file, "`execution.tied_embedding_sync`"},
+    {Setting::iteration_barrier, SettingForm::built_in, "only with fp16, for loss scaling"},
+    {Setting::sequence_parallel, SettingForm::built_in, "no effect without tensor parallelism"},
+    {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
+    {Setting::uniform_pipelines, SettingForm::layout, "`pipelines`; they may differ"},
+    {Setting::recompute, SettingForm::file, "`training.recompute`"},
+    {Setting::activations, SettingForm::layout, "`ranks[].chunks[].compress_input`"},
+    {Setting::gradients, SettingForm::layout, "`sync_groups[].compress`"},
+    {Setting::throughput, SettingForm::built_in, "that of the processors"},
+    {Setting::bandwidth_threshold, SettingForm::layout, "which messages are compressed"},
+}};
+static_assert(is_complete(exported));
+
 /// Limit for all ranks together; program.py rejects more (MAX_OPERATIONS).
 constexpr double max_operations = 2e7;
 
@@ -52,10 +79,24 @@ ExportFiles files(const ExportBundle& bundle) {
   return files;
 }
 
+/// The settings of the sections `training` and `execution`.
+std::map<Setting, std::string> read_settings(const nlohmann::json& program) {
+  std::map<Setting, std::string> settings;
+  for (const ExportedSetting& it : exported) {
+    if (it.form != SettingForm::file) continue;
+    const SettingTraits& row = traits(it.kind);
+    const nlohmann::json& section =
+        program.at(row.section == SettingSection::training ? "training" : "execution");
+    const nlohmann::json value = section.value(std::string(row.name), nlohmann::json());
+    settings[it.kind] = value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump();
+  }
+  return settings;
+}
+
 /// As program.py reads them.
 ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   const auto program = nlohmann::json::parse(file_text(files, program_file));
-  ReadBack read{read_table_rows(files), {}};
+  ReadBack read{.rows = read_table_rows(files), .settings = read_settings(program)};
   DTFM_ASSERT(program.at("ranks").size() == read.rows.size());
   for (std::size_t rank = 0; rank < read.rows.size(); ++rank) {
     const auto& json = program["ranks"][rank];
@@ -84,6 +125,9 @@ Exporter pytorch_exporter() {
           .is_trainer = true,
           .target = Target::pytorch,
           .orders = traits(Target::pytorch).orders,
+          .evidence = Evidence::trained,
+          .version = "PyTorch 1.13 and 2.15",
+          .settings = exported,
           .check = check,
           .files = files,
           .read_back = read_back,
