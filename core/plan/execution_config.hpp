@@ -9,6 +9,7 @@
 #include "core/collectives/collective.hpp"
 #include "core/plan/optimizer_sharding.hpp"
 #include "core/model/recomputation.hpp"
+#include "core/schedule/messaging.hpp"
 #include "core/schedule/schedule.hpp"
 #include "core/base/units.hpp"
 
@@ -32,6 +33,7 @@ enum class Setting : unsigned char {
   overlap,
   tied_embedding_sync,
   iteration_barrier,
+  messages,
   sequence_parallel,
   scatter_gather,
   uniform_pipelines,
@@ -80,6 +82,8 @@ struct ExecutionConfig {
   /// weights and its messages of gradients and parameters have arrived. Only the simulator models this, not
   /// with zero2 or zero3; estimates and bounds always assume a barrier.
   bool iteration_barrier = true;
+  /// When devices post receives and wait for sends, as their trainer does.
+  Messaging messaging = Messaging::ahead;
   /// Devices do not compute while they send, whatever the schedule. Only the simulator reads it, to measure
   /// sensitivity (planner/api/sensitivity.hpp).
   bool blocking_sends = false;

@@ -58,6 +58,9 @@ auto table_of(OptimizerSharding) {
 auto table_of(Recomputation) {
   return recomputation_table();
 }
+auto table_of(Messaging) {
+  return messaging_table();
+}
 auto table_of(Precision) {
   return precision_table();
 }
@@ -213,6 +216,10 @@ Values run_tied_embedding_syncs(const TargetTraits& target, const Job& job) {
 /// With loss scaling, all devices agree in every iteration whether gradients have overflowed.
 Values run_iteration_barriers(const TargetTraits& target, const Job& job) {
   return {target.iteration_barrier || job.training.precision == Precision::fp16};
+}
+
+Values run_messagings(const TargetTraits& target, const Job&) {
+  return {name_of(target.messaging)};
 }
 
 Values run_sequence_parallels(const TargetTraits& target, const Job&) {
@@ -379,6 +386,14 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "runtime of [`pytorch`](../pytorch.md). The simulator models it (except with zero2 or "
              "zero3); the estimate always assumes a barrier",
          .runs = run_iteration_barriers}),
+    of<&ExecutionConfig::messaging>(
+        {.kind = Setting::messages,
+         .name = "messages",
+         .meaning = "when devices post receives and wait for sends: `ahead` posts all receives before the "
+                    "iteration, as the runtime of [`pytorch`](../pytorch.md); others do as a "
+                    "[trainer](../targets.md#what-do-trainers-put-on-the-wire) does, where a message leaves "
+                    "only when its receive is posted",
+         .runs = run_messagings}),
     of<&Parallelism::sequence_parallel>(
         {.kind = Setting::sequence_parallel,
          .name = "sequence_parallel",

@@ -29,11 +29,10 @@ constexpr std::array pytorch_syncs = [] {  // all, a ring first
 }();
 constexpr std::array only_8_bit = {CompressionMethod::quantize_8_bit};
 
-// Megatron-LM (core/pipeline_parallel/p2p_communication.py) and DeepSpeed (runtime/pipe/engine.py) wait for
-// their sends before they compute on. torch.distributed.pipelining is assumed to do so, except with GPipe.
+// When their devices receive and send: core/schedule/messaging.cpp.
 constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Schedule::interleaved};
 constexpr std::array torch_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
-                                        Schedule::interleaved_blocking};
+                                        Schedule::interleaved};
 constexpr std::array blocking_1f1b = {Schedule::one_f_one_b_blocking};
 constexpr std::array only_gpipe = {Schedule::gpipe};
 
@@ -93,6 +92,7 @@ constexpr TargetTraits torchtitan_row(Target kind, std::string_view name) {
           .orders = only_stage_major,
           .optimizer_shardings = no_sharding,
           .adam = torchtitan_adam,
+          .messaging = Messaging::torch,
           .flushes = FlushSupport::equal_rounds,
           .overlap = OverlapSupport::always,
           .sequence_parallel = true};
@@ -107,6 +107,7 @@ constexpr TargetTraits deepspeed_row(Target kind, std::string_view name, LayerCu
           .orders = only_stage_major,
           .optimizer_shardings = none_or_zero1,
           .adam = zero_adam,
+          .messaging = Messaging::deepspeed,
           .cuts = cuts,
           .transformers_only = false,
           .tied_embedding_sync = true,
@@ -139,8 +140,9 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .orders = stage_major_first,
      .optimizer_shardings = none_or_zero1,
      .adam = megatron_adam,
+     .messaging = Messaging::megatron,
      .cuts = LayerCuts::any,
-     .min_interleaved_stages = 3,
+     .min_interleaved_stages = 2,
      .overlap = OverlapSupport::optional,
      .tied_embedding_sync = true},
     torchtitan_row(Target::torchtitan, "torchtitan"),

@@ -14,6 +14,7 @@
 #include "core/plan/compression_preset.hpp"
 #include "core/plan/optimizer_sharding.hpp"
 #include "core/plan/target_kind.hpp"
+#include "core/schedule/messaging.hpp"
 #include "core/schedule/schedule.hpp"
 
 namespace dtfm {
@@ -58,6 +59,7 @@ struct TargetTraits {
   std::span<const CompressionMethod> compressions = {};  // besides none
   /// What it holds and sends for each parameter if a job trains with Adam.
   Optimizer (*adam)(Precision) = nullptr;
+  Messaging messaging = Messaging::ahead;
   LayerCuts cuts = LayerCuts::nonempty;
   int min_stages = 1, min_interleaved_stages = 1;
   bool transformers_only = true;

@@ -39,6 +39,7 @@ constexpr ExportedSettings exported = {{
     {Setting::overlap, SettingForm::built_in, "after the last backward pass"},
     {Setting::tied_embedding_sync, SettingForm::built_in, "never"},
     {Setting::iteration_barrier, SettingForm::built_in, "a barrier of all processes in every iteration"},
+    {Setting::messages, SettingForm::built_in, "receives are posted ahead"},
     {Setting::sequence_parallel, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::uniform_pipelines, SettingForm::built_in, "always"},

@@ -34,6 +34,7 @@ constexpr ExportedSettings exported = {{
     {Setting::overlap, SettingForm::file, "`execution.overlap`"},
     {Setting::tied_embedding_sync, SettingForm::file, "`execution.tied_embedding_sync`"},
     {Setting::iteration_barrier, SettingForm::built_in, "only with fp16, for loss scaling"},
+    {Setting::messages, SettingForm::built_in, "receives are posted ahead"},
     {Setting::sequence_parallel, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::uniform_pipelines, SettingForm::layout, "`pipelines`; they may differ"},

@@ -7,6 +7,7 @@
 #include "core/base/index.hpp"
 #include "core/cluster/host_channels.hpp"
 #include "core/plan/communication.hpp"
+#include "core/schedule/messaging.hpp"
 #include "core/schedule/schedule.hpp"
 #include "core/plan/shards.hpp"
 
@@ -26,6 +27,9 @@ struct Direction {
   std::vector<std::vector<BoundaryMessage>> messages = {};  // [sending stage][part]
   // [receiving stage][micro-batch · parts + part]: task of the message.
   std::vector<std::vector<int>> arrived = {};
+  // [receiving stage][micro-batch]: the tasks, by rank, after which the message is sent, and after which it
+  // is received; empty: not yet. Unused if receives are posted ahead.
+  std::vector<std::vector<std::vector<int>>> issued = {}, posted = {};
 };
 
 /// Layers that are computed by one task: all those of a stage, or a single one.
@@ -50,6 +54,16 @@ class PipelineGraph {
   Direction& direction(Kind kind) { return kind == Kind::forward ? forward_ : backward_; }
   std::span<int> arrived(int stage, const Operation& operation);
 
+  void build_with_receives_ahead();
+  void build_with_actions();
+  bool run_action(int device, const Action& action);
+  void issue(int stage, const Operation& operation);
+  void post(int stage, const Operation& operation);
+  void begin_message(int sender, const Operation& operation);
+  void wait_for(int device, std::span<const int> tasks, const TaskLabel& label);
+  std::vector<int> compressed_by_rank(int stage, const Operation& operation);
+  void add_messages(int stage, const Operation& operation, const std::vector<int>& ready,
+                    const std::vector<int>& posted);
   void add_starts(int stage);
   bool can_run(int stage, const Operation& operation);
   void run(int stage, const Operation& operation);
@@ -191,32 +205,130 @@ std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {
   return {&all[at(operation.micro_batch) * parts], parts};
 }
 
-/// Repeatedly lets every device compute as far as it can with the messages that have been sent, so that tasks
-/// are added in topological order.
 PipelineEndTasks PipelineGraph::build() {
+  if (traits(plan_.execution.messaging).actions)
+    build_with_actions();
+  else
+    build_with_receives_ahead();
+  ends_.last = std::move(last_);
+  return std::move(ends_);
+}
+
+/// Repeatedly lets every device do as much of its list as `run` can, so that tasks are added in topological
+/// order. `run(device, item)` returns whether it could.
+template <class Item, class Run>
+void run_in_turns(const std::vector<std::vector<Item>>& lists, const Run& run) {
+  std::vector<std::size_t> next(lists.size());
+  for (bool all = false; !all;) {
+    bool progressed = false;
+    all = true;
+    for (std::size_t device = 0; device < lists.size(); ++device) {
+      const std::vector<Item>& list = lists[device];
+      for (; next[device] < list.size() && run(static_cast<int>(device), list[next[device]]); ++next[device])
+        progressed = true;
+      all = all && next[device] == list.size();
+    }
+    DTFM_ASSERT(progressed || all);  // otherwise the schedule is deadlocked
+  }
+}
+
+void PipelineGraph::build_with_receives_ahead() {
   std::vector<std::vector<Operation>> orders;
   for (int device = 0; device < devices_; ++device)
     orders.push_back(operation_order(plan_.execution.schedule,
                                      {devices_, device, stages() / devices_, pipeline_.micro_batches},
                                      plan_.execution.flush.value_or(0)));
-  std::vector<std::size_t> next(orders.size());
-  for (bool all = false; !all;) {
-    bool progressed = false;
-    all = true;
-    for (int device = 0; device < devices_; ++device) {
-      const auto& order = orders[at(device)];
-      for (std::size_t& i = next[at(device)]; i < order.size(); ++i) {
-        const int stage = stage_of(order[i], device);
-        if (!can_run(stage, order[i])) break;
-        run(stage, order[i]);
-        progressed = true;
-      }
-      all = all && next[at(device)] == order.size();
+  run_in_turns(orders, [this](int device, const Operation& operation) {
+    const int stage = stage_of(operation, device);
+    if (!can_run(stage, operation)) return false;
+    run(stage, operation);
+    send(stage, operation);
+    return true;
+  });
+}
+
+/// A device has completed its part of the iteration when all it has sent has arrived.
+void PipelineGraph::build_with_actions() {
+  for (Direction* it : {&forward_, &backward_})
+    it->issued = it->posted =
+        std::vector(pipeline_.stages.size(), std::vector<std::vector<int>>(at(pipeline_.micro_batches)));
+  run_in_turns(device_actions(plan_.execution.messaging, plan_.execution.schedule,
+                              {devices_, stages() / devices_, pipeline_.micro_batches},
+                              plan_.execution.flush.value_or(0)),
+               [this](int device, const Action& action) { return run_action(device, action); });
+  if (plan_.execution.overlap || pipeline_.micro_batches == 0) return;
+  for (int stage = 0; stage < stages(); ++stage)
+    set_gradients(pipeline_.stages[at(stage)].layers, last_[at(stage % devices_)]);
+}
+
+/// False if the action waits for a message that has not begun.
+bool PipelineGraph::run_action(int device, const Action& action) {
+  const Operation& operation = action.operation;
+  const int stage = stage_of(operation, device);
+  switch (action.kind) {
+    case Action::Kind::compute:
+      if (!can_run(stage, operation)) return false;
+      run(stage, operation);
+      return true;
+    case Action::Kind::send:
+      issue(stage, operation);
+      return true;
+    case Action::Kind::receive:
+      post(stage, operation);
+      return true;
+    case Action::Kind::wait_send: {
+      const std::span<const int> sent = arrived(receiver_of(stage, operation.kind), operation);
+      if (sent.front() == no_index) return false;
+      TaskLabel of = label(Activity::wait, stage, operation, no_index);
+      of.phase = operation.kind == Kind::forward ? 7 : 6;
+      wait_for(device, sent, of);
+      return true;
     }
-    DTFM_ASSERT(progressed || all);  // otherwise the schedule is deadlocked
+    case Action::Kind::wait_receive:
+      break;
   }
-  ends_.last = std::move(last_);
-  return std::move(ends_);
+  const std::span<const int> received = arrived(stage, operation);
+  if (received.front() == no_index) return false;
+  TaskLabel of = label(Activity::wait, stage, operation, no_index);
+  of.phase = operation.kind == Kind::forward ? 9 : 10;
+  wait_for(device, received, of);
+  return true;
+}
+
+/// Lets each device of a stage wait for its messages, which are as many for each.
+void PipelineGraph::wait_for(int device, std::span<const int> tasks, const TaskLabel& label) {
+  std::vector<int>& last = last_[at(device)];
+  const std::size_t of_rank = tasks.size() / last.size();
+  for (std::size_t rank = 0; rank < last.size(); ++rank) {
+    const std::span<const int> own = tasks.subspan(rank * of_rank, of_rank);
+    std::vector<int> all(own.begin(), own.end());
+    all.push_back(last[rank]);
+    TaskLabel of = label;
+    of.rank = static_cast<int>(rank);
+    last[rank] = builder_.join(all, of);
+  }
+}
+
+void PipelineGraph::issue(int stage, const Operation& operation) {
+  const int receiver = receiver_of(stage, operation.kind);
+  direction(operation.kind).issued[at(receiver)][at(operation.micro_batch)] =
+      compressed_by_rank(stage, operation);
+  begin_message(stage, operation);
+}
+
+void PipelineGraph::post(int stage, const Operation& operation) {
+  const bool forward = operation.kind == Kind::forward;
+  direction(operation.kind).posted[at(stage)][at(operation.micro_batch)] = last_[at(stage % devices_)];
+  begin_message(forward ? stage - 1 : stage + 1, operation);
+}
+
+/// Adds the message if it has been sent and its receive has been posted.
+void PipelineGraph::begin_message(int sender, const Operation& operation) {
+  const Direction& to = direction(operation.kind);
+  const int receiver = receiver_of(sender, operation.kind);
+  const std::vector<int>&issued = to.issued[at(receiver)][at(operation.micro_batch)],
+        &posted = to.posted[at(receiver)][at(operation.micro_batch)];
+  if (!issued.empty() && !posted.empty()) add_messages(sender, operation, issued, posted);
 }
 
 bool PipelineGraph::can_run(int stage, const Operation& operation) {
@@ -229,7 +341,6 @@ void PipelineGraph::run(int stage, const Operation& operation) {
   if (operation.kind == gradient_kind()) --gradients_left_[at(stage)];
   if (operation.kind == Kind::weight_gradient) return compute(stage, operation, no_index);
   compute(stage, operation, receive(stage, operation));
-  send(stage, operation);
 }
 
 TaskLabel PipelineGraph::label(Activity activity, int stage, const Operation& operation, int rank) const {
@@ -353,35 +464,58 @@ int PipelineGraph::add_all_reduces(int stage, std::pair<int, int> layers, Pass p
   return builder_.join(arrived, label);
 }
 
-void PipelineGraph::send(int stage, const Operation& operation) {
-  const bool forward = operation.kind == Kind::forward;
+/// Compresses the output of an operation where that is needed. Returns the last tasks by rank.
+std::vector<int> PipelineGraph::compressed_by_rank(int stage, const Operation& operation) {
   const int receiver = receiver_of(stage, operation.kind);
-  if (!has_stage(receiver)) return;
   std::vector<int>& last = last_[at(stage % devices_)];
-  Direction& to = direction(operation.kind);
-  const int ranks = degree(stage), parts = static_cast<int>(to.messages[at(stage)].size()),
-            parts_of_rank = parts / ranks;
-  const std::span<int> messages = arrived(receiver, operation);
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; adds_compression_ && rank < degree(stage); ++rank) {
     int& own = last[at(rank)];
-    if (const double bytes = adds_compression_ ? compressed_bytes(stage, receiver, rank, true) : 0; bytes > 0)
-      own = add_compression(stage, rank, operation, bytes, forward ? 2 : 3, std::array{own});
-    const std::vector<int>& others = pipeline_.stages[at(receiver)].devices;
-    for (int part = rank * parts_of_rank; part < (rank + 1) * parts_of_rank; ++part) {
-      TaskLabel of = label(to.activity, stage, operation, no_index);
-      if (parts > 1) of.rank = part;
-      const bool compressed =
-          model_.is_compressed(device_of(stage, rank), device_of_part(others, part, parts));
-      const auto& [channel, whole] = to.messages[at(stage)][at(part)];
-      messages[at(part)] = builder_.send(
-          channel, compressed ? model_.compressed_activations(whole) : whole, std::array{own}, of);
-    }
+    if (const double bytes = compressed_bytes(stage, receiver, rank, true); bytes > 0)
+      own = add_compression(stage, rank, operation, bytes, operation.kind == Kind::forward ? 2 : 3,
+                            std::array{own});
   }
+  return last;
+}
+
+/// Adds all parts of the output of an operation, which leave after the tasks of the ranks of the sender
+/// (`ready`) and of the receiver (`posted`; empty: at once).
+void PipelineGraph::add_messages(int stage, const Operation& operation, const std::vector<int>& ready,
+                                 const std::vector<int>& posted) {
+  const int receiver = receiver_of(stage, operation.kind);
+  Direction& to = direction(operation.kind);
+  const std::vector<int>& others = pipeline_.stages[at(receiver)].devices;
+  const int parts = static_cast<int>(to.messages[at(stage)].size());
+  const std::span<int> messages = arrived(receiver, operation);
+  for (int part = 0; part < parts; ++part) {
+    TaskLabel of = label(to.activity, stage, operation, no_index);
+    if (parts > 1) of.rank = part;
+    const int rank = rank_of_part(part, parts, degree(stage));
+    const bool compressed = model_.is_compressed(device_of(stage, rank), device_of_part(others, part, parts));
+    auto [channel, whole] = to.messages[at(stage)][at(part)];
+    int is_posted = no_index;
+    if (!posted.empty()) {
+      is_posted = posted[at(rank_of_part(part, parts, degree(receiver)))];
+      if (const double seconds = builder_.announcement_s(channel); seconds > 0) {
+        channel.is_announced = true;
+        TaskLabel announced = label(Activity::wait, receiver, operation, part);
+        announced.phase = operation.kind == Kind::forward ? 11 : 12;
+        is_posted = builder_.wait(seconds, std::array{is_posted}, announced);
+      }
+    }
+    messages[at(part)] = builder_.send(channel, compressed ? model_.compressed_activations(whole) : whole,
+                                       std::array{ready[at(rank)], is_posted}, of);
+  }
+}
+
+void PipelineGraph::send(int stage, const Operation& operation) {
+  const int receiver = receiver_of(stage, operation.kind);
+  if (operation.kind == Kind::weight_gradient || !has_stage(receiver)) return;
+  add_messages(stage, operation, compressed_by_rank(stage, operation), {});
   const bool is_last = completes_gradients(stage, operation.kind) && !plan_.execution.overlap;
   if (!is_last && !is_blocking_) return;
-  const std::vector<int> sent = sent_by_rank(stage, operation, messages);
+  const std::vector<int> sent = sent_by_rank(stage, operation, arrived(receiver, operation));
   if (is_last) set_gradients(pipeline_.stages[at(stage)].layers, sent);
-  if (is_blocking_) last = sent;
+  if (is_blocking_) last_[at(stage % devices_)] = sent;
 }
 
 /// Returns, by rank, the task after which a device has sent all its parts.

@@ -18,6 +18,13 @@ Channel GraphBuilder::channel(int from, int to, Activity kind) {
   return {from, to, network_.route(from, to), queue->second};
 }
 
+double GraphBuilder::announcement_s(const Channel& channel) const {
+  const Transport* transport =
+      channel.from == channel.to ? nullptr : topology_.transport_between(channel.from, channel.to);
+  const bool announces = transport && transport->handshakes == 1;
+  return announces ? topology_.link(channel.to, channel.from).latency.value() : 0;
+}
+
 int GraphBuilder::add(const Task& task, std::span<const int> after, const TaskLabel& label) {
   TaskGraph& graph = result_.graph;
   throw_if_stopped(stop_, graph.tasks.size());
@@ -52,8 +59,8 @@ void GraphBuilder::add_transport(const Channel& channel, double messages, Task& 
                               channel.both_ends_send);
   SlowStart& connection =
       connections_.try_emplace({from, to}, transport->initial_window.value()).first->second;
-  task.overhead +=
-      messages * transport->handshakes * latency_s + connection.stall_s(task.amount, task.rate, round_trip_s);
+  task.overhead += messages * (channel.is_announced ? 0 : transport->handshakes) * latency_s +
+                   connection.stall_s(task.amount, task.rate, round_trip_s);
 }
 
 int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label) {

@@ -31,6 +31,8 @@ struct LabelledGraph {
 struct Channel {
   int from = 0, to = 0, route = no_index, queue = no_index;
   bool both_ends_send = false;  // at the same time, on one connection
+  /// The sender has been told that the receive is posted, so the transport adds no handshake.
+  bool is_announced = false;
 };
 
 class GraphBuilder {
@@ -53,6 +55,9 @@ class GraphBuilder {
   void set_stop(StopFunction stop) { stop_ = std::move(stop); }
   /// Messages on a channel from a device to itself take no time.
   Channel channel(int from, int to, Activity kind);
+  /// How long it takes to tell a sender that its receive is posted, if the transport between the devices does
+  /// so; otherwise 0.
+  double announcement_s(const Channel& channel) const;
 
   // The following functions add a task that waits for the tasks of `after`, in which no_index is ignored, and
   // return its number.

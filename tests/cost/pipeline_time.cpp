@@ -48,7 +48,8 @@ struct Size {
 };
 
 /// Returns a pipeline that ranges from compute-bound to communication-bound.
-RandomPipeline random_pipeline(Rng& rng, Schedule schedule, const Size& size) {
+RandomPipeline random_pipeline(Rng& rng, Schedule schedule, const Size& size,
+                               Messaging messaging = Messaging::ahead) {
   const int layers = size.devices * size.chunks;
   const double longest_s = 0.1 + 4 * rng.uniform() * rng.uniform();
   RandomPipeline it{{flat_topology({size.devices}, {}, {}), chain_job(layers, 0, 0), {}}, {}, {}};
@@ -70,6 +71,7 @@ RandomPipeline random_pipeline(Rng& rng, Schedule schedule, const Size& size) {
       layer.parameters = 1;  // weight gradients take as long as the forward
   }
   it.problem.job.execution.schedule = schedule;
+  it.problem.job.execution.messaging = it.work.messaging = messaging;
   it.problem.job.execution.chunks = size.chunks;
   if (size.flush > 0) it.problem.job.execution.flush = size.flush;
   it.plan = plan_of(it.problem.job, size.devices, 1, size.micro_batches);
@@ -101,8 +103,10 @@ PipelineTime simulated(const RandomPipeline& it) {
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan);
   const Replay result = replay(lowered.graph);
   const std::size_t stages = it.work.forward_s.size();
-  const bool is_split = traits(it.plan.execution.schedule).splits_backward,
-             is_blocking = traits(it.plan.execution.schedule).is_blocking;
+  const bool is_ahead = it.work.messaging == Messaging::ahead,
+             is_split = traits(it.plan.execution.schedule).splits_backward,
+             is_blocking = traits(it.plan.execution.schedule).is_blocking || !is_ahead;
+  const std::size_t devices = stages / at(it.work.chunks);
   PipelineTime time{std::vector<double>(stages), std::vector<double>(stages)};
   for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
     const TaskLabel& label = lowered.labels[i];
@@ -112,8 +116,13 @@ PipelineTime simulated(const RandomPipeline& it) {
       backward = std::max(backward, finish);
       time.end_s = std::max(time.end_s, finish);
     }
-    if (is_split ? label.activity == Activity::weight_gradient
-                 : label.activity == Activity::backward || label.activity == Activity::send_gradients) {
+    if (!is_ahead && label.stage != no_index && label.activity != Activity::wait) {
+      // A device waits for all it has sent.
+      for (std::size_t stage = at(label.stage) % devices; stage < stages; stage += devices)
+        time.gradients_s[stage] = std::max(time.gradients_s[stage], finish);
+    } else if (is_split
+                   ? label.activity == Activity::weight_gradient
+                   : label.activity == Activity::backward || label.activity == Activity::send_gradients) {
       double& gradients = time.gradients_s[at(label.stage)];
       gradients = std::max(gradients, finish);
     }
@@ -291,6 +300,28 @@ TEST_CASE("unrolled schedules: the estimate equals the simulator for few micro-b
       Size size{devices, 1, one_to(rng, 6 * devices), rng.below(3) == 0 ? one_to(rng, 12) : 0};
       if (traits(schedule).splits_backward) size.flush = 0;  // rounds overlap, and the estimate is a bound
       check_exact(schedule, random_pipeline(rng, schedule, size));
+    }
+}
+
+TEST_CASE("receives posted as trainers do: the estimate equals the simulator for few micro-batches") {
+  const std::pair<Messaging, Schedule> pairs[] = {{Messaging::torch, gpipe},
+                                                  {Messaging::torch, one_f_one_b},
+                                                  {Messaging::torch, Schedule::one_f_one_b_blocking},
+                                                  {Messaging::torch, interleaved},
+                                                  {Messaging::torch, Schedule::zero_bubble_h1},
+                                                  {Messaging::megatron, one_f_one_b},
+                                                  {Messaging::megatron, interleaved},
+                                                  {Messaging::deepspeed, one_f_one_b}};
+  for (const auto& [messaging, schedule] : pairs)
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      CAPTURE(messaging, schedule, seed);
+      Rng rng = Rng::for_task(7, seed);
+      const bool has_chunks = traits(schedule).has_chunks;
+      const int devices = has_chunks ? 1 + one_to(rng, 4) : one_to(rng, 7);
+      Size size{devices, 1, one_to(rng, 6 * devices), rng.below(3) == 0 ? one_to(rng, 12) : 0};
+      if (has_chunks) size = {devices, 1 + one_to(rng, 3), devices * one_to(rng, 5), 0};
+      if (traits(schedule).splits_backward) size.flush = 0;  // rounds overlap, and the estimate is a bound
+      check_exact(schedule, random_pipeline(rng, schedule, size, messaging));
     }
 }
 

@@ -40,6 +40,7 @@ IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensor
       shared_network(std::move(its_network)),
       network(*shared_network),
       schedule(of.job.execution.schedule),
+      messaging(of.job.execution.messaging),
       sync(of.job.execution.gradient_sync),
       sharding(traits(of.job.execution.optimizer_sharding)),
       chunks(stage_chunks(of.job)),

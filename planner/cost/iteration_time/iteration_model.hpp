@@ -78,6 +78,7 @@ struct IterationModel {
   std::shared_ptr<const NetworkCost> shared_network;
   const NetworkCost& network;
   Schedule schedule;
+  Messaging messaging;
   GradientSync sync;
   const OptimizerShardingTraits& sharding;
   int chunks;  // stages per device

@@ -42,7 +42,8 @@ LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<
     if (m > 0) weights.rounds = flush_count(model.flush, m);
     weights.steady = m - weights.rounds;
     most = {std::max(most.rounds, weights.rounds), std::max(most.steady, weights.steady)};
-    if (m > 0 && traits(schedule_).alternates && !traits(schedule_).is_blocking)
+    if (m > 0 && traits(schedule_).alternates && !traits(schedule_).is_blocking &&
+        model.messaging == Messaging::ahead)
       mean_weight_ = std::max(mean_weight_, weights.steady / weights.rounds);
     for (int stage = 0; stage < stages(); ++stage) {
       const std::vector<int>& devices = chain.devices[at(stage)];

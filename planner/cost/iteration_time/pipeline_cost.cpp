@@ -173,7 +173,7 @@ EarliestTimes earliest_times(const IterationModel& model, const PipelineCost& co
   const std::size_t stages = work.forward_s.size(), devices = stages / at(work.chunks);
   const ScheduleTraits& schedule = traits(model.schedule);
   EarliestTimes earliest{0, infinity};
-  if (model.network.shared_count() == 0 || schedule.forwards_first) {
+  if (model.network.shared_count() == 0 || (schedule.forwards_first && model.messaging == Messaging::ahead)) {
     earliest.end_s = cost.time.end_s;
     for (std::size_t stage = 0; stage < stages; ++stage)
       earliest.first_gradients_s =
@@ -286,6 +286,7 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
   cost.work.micro_batches = pipeline.micro_batches;
   cost.work.flush = flush;
   cost.work.chunks = model.chunks;
+  cost.work.messaging = model.messaging;
   add_stage_times(model, pipeline, cost);
   add_compression(model, pipeline, cost);
   add_hops(model, pipeline, cost);

@@ -166,12 +166,34 @@ PipelineTime unrolled_time(Schedule schedule, const PipelineWork& work) {
   return time;
 }
 
+/// Extrapolates a schedule that computes all forwards first, whose phases each grow with every micro-batch.
+PipelineTime unrolled_phases(Schedule schedule, const PipelineWork& work) {
+  const int warm_up = 2 * stages_of(work);
+  PipelineWork part = work;
+  part.micro_batches = std::min(work.micro_batches, 3 * warm_up);
+  PipelineTime time = unroll_pipeline(schedule, part).time;
+  part.micro_batches -= std::min(warm_up, part.micro_batches - 1);
+  const PipelineTime before = unroll_pipeline(schedule, part).time;
+  const double grown = std::min(work.micro_batches, 3 * warm_up) - part.micro_batches,
+               rest = std::max(0, work.micro_batches - 3 * warm_up);
+  if (grown == 0) {
+    time.steady_s = time.end_s;
+    return time;
+  }
+  time.steady_s = (time.end_s - before.end_s) / grown;
+  time.forwards_s += rest * (time.forwards_s - before.forwards_s) / grown;
+  time.delay(rest * time.steady_s);
+  return time;
+}
+
 /// Time of `work` without a flush before its end.
 PipelineTime time_of_round(Schedule schedule, const PipelineWork& work) {
   if (work.micro_batches == 0)
     return {std::vector<double>(work.forward_s.size()), std::vector<double>(work.forward_s.size())};
   check_schedule(schedule, {stages_of(work) / work.chunks, 0, work.chunks, work.micro_batches});
   const ScheduleTraits& row = traits(schedule);
+  if (work.messaging != Messaging::ahead)
+    return row.forwards_first ? unrolled_phases(schedule, work) : unrolled_time(schedule, work);
   if (row.forwards_first) return gpipe_time(work);
   if (row.alternates && !row.is_blocking && !shares_links(work)) return one_f_one_b_time(work);
   return unrolled_time(schedule, work);

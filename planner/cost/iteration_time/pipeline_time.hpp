@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/schedule/messaging.hpp"
 #include "core/schedule/schedule.hpp"
 
 namespace dtfm::cost {
@@ -30,6 +31,7 @@ struct PipelineWork {
   int micro_batches = 0;
   int flush = 0;   // micro-batches between flushes; 0: a single flush at the end
   int chunks = 1;  // stages per device
+  Messaging messaging = Messaging::ahead;
   /// By stage, the part of `backward_s` that a schedule which splits the backward delays. Others ignore it.
   std::vector<double> weight_gradient_s = {};
   friend bool operator==(const PipelineWork&, const PipelineWork&) = default;
@@ -68,8 +70,9 @@ struct PipelineTime {
 ///   steady state is the maximum cycle mean: a cycle from stage i to stage j and back, with the hops between
 ///   them, is shared by j − i + 1 micro-batches. Warm-up and cool-down are the longest paths of the first
 ///   micro-batches.
-/// - Others, and 1f1b if hops share links: the first micro-batches are unrolled (`unroll_pipeline`), and the
-///   rest is extrapolated from the steady state.
+/// - Others, 1f1b if hops share links, and all whose receives are not posted ahead: the first micro-batches
+/// are
+///   unrolled (`unroll_pipeline`), and the rest is extrapolated from the steady state.
 PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
 
@@ -129,9 +130,152 @@ class PipelineUnroll {
   UnrolledPipeline result_;
 };
 
+/// As above, if receives are not posted ahead.
+class ActionUnroll {
+ public:
+  ActionUnroll(Schedule schedule, const PipelineWork& work)
+      : work_(work),
+        schedule_(traits(schedule)),
+        stages_(static_cast<int>(work.forward_s.size())),
+        shape_{stages_ / work.chunks, work.chunks, work.micro_batches},
+        messages_(2 * at(stages_) * at(work.micro_batches)) {
+    for (std::vector<Action>& it : device_actions(work.messaging, schedule, shape_, /*flush=*/0))
+      states_.push_back({std::move(it)});
+    result_.time.backward_s.assign(at(stages_), 0);
+    result_.time.gradients_s.assign(at(stages_), 0);
+    result_.micro_batch_done_s.assign(at(work.micro_batches), 0);
+  }
+
+  /// Always lets the device act that is the earliest of those that can, because that is the order of messages
+  /// on a link.
+  UnrolledPipeline run() {
+    for (;;) {
+      int first = no_index;
+      for (int device = 0; device < shape_.devices; ++device)
+        if (can_act(device) && (first == no_index || states_[at(device)].now_s < states_[at(first)].now_s))
+          first = device;
+      if (first == no_index) break;
+      act(first);
+    }
+    for (int stage = 0; stage < stages_; ++stage) {
+      const DeviceState& state = states_[at(stage % shape_.devices)];
+      DTFM_ASSERT(state.next == state.actions.size());  // otherwise the schedule is deadlocked
+      result_.time.gradients_s[at(stage)] = state.now_s;
+      result_.time.end_s = std::max(result_.time.end_s, state.now_s);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr double never = -1;
+  struct DeviceState {
+    std::vector<Action> actions;
+    std::size_t next = 0;
+    double now_s = 0;                                      // when it has done all before `next`
+    double forward_channel_s = 0, backward_channel_s = 0;  // end of the last message to either side
+  };
+  struct Message {
+    double sent_s = never, posted_s = never, arrives_s = never;
+  };
+
+  int stage_of(const Operation& operation, int device) const {
+    return operation.chunk * shape_.devices + device;
+  }
+  /// The message that a stage receives for its forward or backward of a micro-batch.
+  Message& input(int stage, const Operation& operation) {
+    const std::size_t pass = operation.kind == Kind::forward ? 0 : 1;
+    return messages_[(pass * at(stages_) + at(stage)) * at(work_.micro_batches) + at(operation.micro_batch)];
+  }
+  Message& output(int stage, const Operation& operation) {
+    return input(operation.kind == Kind::forward ? stage + 1 : stage - 1, operation);
+  }
+
+  /// The message that an action needs; null if it needs none.
+  const Message* needed(int device, const Action& action) {
+    const int stage = stage_of(action.operation, device);
+    switch (action.kind) {
+      case Action::Kind::send:
+      case Action::Kind::receive:
+        return nullptr;
+      case Action::Kind::wait_send:
+        return &output(stage, action.operation);
+      case Action::Kind::compute:
+      case Action::Kind::wait_receive:
+        break;
+    }
+    return has_input(action.operation, device, shape_) ? &input(stage, action.operation) : nullptr;
+  }
+
+  bool can_act(int device) {
+    const DeviceState& state = states_[at(device)];
+    if (state.next == state.actions.size()) return false;
+    const Message* message = needed(device, state.actions[state.next]);
+    return !message || message->arrives_s != never;
+  }
+
+  void act(int device) {
+    DeviceState& state = states_[at(device)];
+    const Action& action = state.actions[state.next++];
+    const int stage = stage_of(action.operation, device);
+    if (const Message* message = needed(device, action))
+      state.now_s = std::max(state.now_s, message->arrives_s);
+    if (action.kind == Action::Kind::compute) return compute(state, stage, action.operation);
+    if (action.kind == Action::Kind::send) {
+      output(stage, action.operation).sent_s = state.now_s;
+      begin_message(stage, action.operation);
+    } else if (action.kind == Action::Kind::receive) {
+      input(stage, action.operation).posted_s = state.now_s;
+      begin_message(action.operation.kind == Kind::forward ? stage - 1 : stage + 1, action.operation);
+    }
+  }
+
+  void compute(DeviceState& state, int stage, const Operation& operation) {
+    PipelineTime& time = result_.time;
+    const double weight_gradient_s = schedule_.splits_backward ? work_.weight_gradient_s[at(stage)] : 0;
+    state.now_s += operation.kind == Kind::forward ? work_.forward_s[at(stage)]
+                   : operation.kind == Kind::weight_gradient
+                       ? weight_gradient_s
+                       : work_.backward_s[at(stage)] - weight_gradient_s;
+    if (operation.kind == Kind::forward) {
+      if (schedule_.forwards_first) time.forwards_s = std::max(time.forwards_s, state.now_s);
+      return;
+    }
+    time.backward_s[at(stage)] = state.now_s;
+    if (stage == 0) result_.micro_batch_done_s[at(operation.micro_batch)] = state.now_s;
+  }
+
+  /// Lets the message from a stage begin if both sides are ready.
+  void begin_message(int sender, const Operation& operation) {
+    Message& message = output(sender, operation);
+    if (message.sent_s == never || message.posted_s == never) return;
+    const bool is_forward = operation.kind == Kind::forward;
+    const HopTime& hop = is_forward ? work_.forward_hops[at(sender)] : work_.backward_hops[at(sender - 1)];
+    DeviceState& state = states_[at(sender % shape_.devices)];
+    double& channel_s = is_forward ? state.forward_channel_s : state.backward_channel_s;
+    double begin_s = std::max({channel_s, message.sent_s, message.posted_s});
+    for (const HopTime::Link& link : hop.links) {
+      if (links_s_.size() <= at(link.number)) links_s_.resize(at(link.number) + 1);
+      begin_s = std::max(begin_s, links_s_[at(link.number)]);
+    }
+    for (const HopTime::Link& link : hop.links) links_s_[at(link.number)] = begin_s + link.busy_s;
+    channel_s = begin_s + hop.occupancy_s;
+    message.arrives_s = channel_s + hop.latency_s;
+  }
+
+  const PipelineWork& work_;
+  const ScheduleTraits& schedule_;
+  int stages_;
+  PipelineShape shape_;
+  std::vector<DeviceState> states_;
+  std::vector<Message> messages_;  // [pass][receiving stage][micro-batch]
+  std::vector<double> links_s_;    // end of the last message, by number
+  UnrolledPipeline result_;
+};
+
 }  // namespace
 
 UnrolledPipeline unroll_pipeline(Schedule schedule, const PipelineWork& work) {
+  if (work.messaging != Messaging::ahead) return ActionUnroll(schedule, work).run();
   return PipelineUnroll(schedule, work).run();
 }
 

@@ -15,8 +15,10 @@ struct UnrolledPipeline {
 
 /// Every device computes the operations of the schedule in order, each as soon as possible. It has one
 /// channel to the next device for activations and one to the previous device for gradients; each sends one
-/// message at a time. A link carries one message after the other, in the order of computation. Throws Error
-/// if the schedule cannot be run.
+/// message at a time. A link carries one message after the other, in the order of computation. If receives
+/// are not posted ahead, a device does the actions of its list (core/schedule/messaging.hpp) in order, and a
+/// message begins when it has been sent and its receive has been posted. Throws Error if the schedule cannot
+/// be run.
 UnrolledPipeline unroll_pipeline(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

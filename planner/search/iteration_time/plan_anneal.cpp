@@ -139,9 +139,10 @@ double steps_of_move(const PlanCandidate& candidate) {
   const ScheduleTraits& schedule = traits(model.schedule);
   const int batches = candidate.plan.pipelines.front().micro_batches;
   double of_pipeline = stages;
-  if (schedule.alternates && !schedule.is_blocking && !shared)
+  const bool is_ahead = model.messaging == Messaging::ahead;
+  if (schedule.alternates && !schedule.is_blocking && is_ahead && !shared)
     of_pipeline = 2.0 * stages * std::min(batches, 3 * stages + 4);
-  else if (!schedule.forwards_first)
+  else if (!schedule.forwards_first || !is_ahead)
     of_pipeline =
         8.0 * (schedule.splits_backward ? 3 : 2) * stages * model.chunks * std::min(batches, 6 * stages);
   const auto classes =
