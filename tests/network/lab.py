@@ -130,12 +130,12 @@ class Lab:
         text = run(self.programs.sim, self.topology(transport), plan, *calibration, "--quiet", "--format", "json", *options)
         return json.loads(text)["iterations"][-1]["duration_s"]
 
-    def export(self, plan, transport=TRANSPORT):
+    def export(self, plan, transport=TRANSPORT, target="pytorch"):
         """Writes the folder that is run on every machine."""
         hosts, folder = self.folder / "machines.txt", plan.with_suffix("")
         hosts.write_text("".join(f"{machine.split('/')[1] if '/' in machine else f'{machine}/0'} {address}\n"
                                  for machine, address in self.network.addresses.items()), encoding="ascii")
-        run(self.programs.export, plan, "--to", "pytorch", "--topology", self.topology(transport), "--hosts", hosts, "-o", folder, "--force",
+        run(self.programs.export, plan, "--to", target, "--topology", self.topology(transport), "--hosts", hosts, "-o", folder, "--force",
             "--quiet")
         return folder
 
