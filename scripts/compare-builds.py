@@ -54,7 +54,7 @@ INFEASIBLE = 3
 PLAN_OPTIONS = {("onprem-cloud", "comm-cost"): ["--pipeline", "3"]}
 # What every plan is exported to, and what a plan made for it is exported to.
 LAUNCHERS = ["kubernetes", "netem", "openmpi", "petals", "slurm", "torchrun"]
-TRAINERS = ["deepspeed", "deepspeed-py", "dtfm", "megatron", "pytorch", "torchtitan", "torchtitan-py"]
+TRAINERS = ["deepspeed", "dtfm", "megatron", "pytorch", "pytorch-pipelining", "torchtitan"]
 SHORT_SEARCH = ["--evaluations", "2000", "--finalists", "2"]
 UNDISTURBED_ITERATIONS = 3
 DISTURBED_ITERATIONS = 6

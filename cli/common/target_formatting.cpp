@@ -20,15 +20,7 @@ std::string format_names(std::span<const Kind> kinds) {
 }
 
 std::string_view name_of_cuts(LayerCuts cuts) {
-  switch (cuts) {
-    case LayerCuts::any:
-      return "any";
-    case LayerCuts::nonempty:
-      return "1 or more";
-    case LayerCuts::uniform:
-      break;
-  }
-  return "equal, remainder first";
+  return cuts == LayerCuts::any ? "any" : "1 or more";
 }
 
 std::string_view name_of_overlap(OverlapSupport overlap) {
@@ -65,6 +57,7 @@ std::string format_compressions(std::span<const CompressionMethod> methods) {
 std::string format_adam(const TargetTraits& target) {
   std::vector<std::pair<std::string_view, std::vector<std::string_view>>> by_optimizer;
   for (const PrecisionTraits& precision : precision_table()) {
+    if (!target.precisions.empty() && !has(target.precisions, precision.kind)) continue;
     const std::string_view name = name_of(target.adam(precision.kind));
     auto known = std::find_if(by_optimizer.begin(), by_optimizer.end(),
                               [&](const auto& other) { return other.first == name; });
@@ -76,6 +69,26 @@ std::string format_adam(const TargetTraits& target) {
   for (const auto& [name, precisions] : by_optimizer)
     texts.push_back(fmt::format("{} in {}", name, fmt::join(precisions, " and ")));
   return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string format_models(const TargetTraits& target) {
+  if (!target.transformers_only) return "transformers, chains of layers";
+  return target.llama_only ? "transformers like Llama; tied embeddings in one stage"
+         : target.encoders ? "transformers"
+                           : "transformers that are decoders";
+}
+
+std::string format_tensor_degrees(const TargetTraits& target) {
+  if (!target.tensor_parallelism) return "1";
+  switch (target.tensor_division) {
+    case TensorDivision::heads:
+      break;
+    case TensorDivision::widths:
+      return "divides heads, MLP width and sequence, and divides key-value heads or is a multiple of them";
+    case TensorDivision::widths_and_kv_heads:
+      return "divides heads, key-value heads, MLP width and sequence";
+  }
+  return "any that divides the heads";
 }
 
 /// "1f1b-blocking, ring, tied-embedding-sync, no flush"
@@ -105,6 +118,7 @@ std::string format_target_table() {
   std::string text;
   for (const TargetTraits& it : target_table()) {
     const std::vector<std::vector<std::string>> rows = {
+        {"  models", format_models(it)},
         {"  schedule", format_names(it.schedules)},
         {"  gradient_sync",
          format_names(it.gradient_syncs) + (it.overlap == OverlapSupport::never
@@ -122,7 +136,7 @@ std::string format_target_table() {
          it.min_interleaved_stages > it.min_stages
              ? fmt::format("at least {}, interleaved {}", it.min_stages, it.min_interleaved_stages)
              : fmt::format("at least {}", it.min_stages)},
-        {"  tensor degree", it.tensor_parallelism ? "any that divides the heads" : "1"},
+        {"  tensor degree", format_tensor_degrees(it)},
         {"  flushes", std::string(name_of_flushes(it.flushes))},
         {"  compression", it.compressions.empty() ? "none" : format_compressions(it.compressions)},
         {"  ranks", format_orders(it.orders)}};

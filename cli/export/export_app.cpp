@@ -49,10 +49,8 @@ bool parse_choice(const char* option, const std::string& text, const char* first
 void add_targets(const std::string& text, std::vector<std::string>& targets) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string name = text.substr(begin, end - begin);
-    if (exporter::find_exporter(name).name == name &&
-        std::find(targets.begin(), targets.end(), name) == targets.end())
-      targets.push_back(name);
+    const std::string name(exporter::find_exporter(text.substr(begin, end - begin)).name);
+    if (std::find(targets.begin(), targets.end(), name) == targets.end()) targets.push_back(name);
     begin = end + 1;
   }
 }

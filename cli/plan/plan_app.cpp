@@ -97,13 +97,13 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
-  const auto target =
-      add_option(app, "--target", "NAME", "trainer that will run the plan; see --list-targets [any]",
-                 [&](const std::string& name) {
-                   for (const RemovedTarget& it : removed_targets())
-                     if (it.name == name) throw Error("--target", std::string(it.message));
-                   options.target = io::find_row(target_table(), name, "--target", "unknown").kind;
-                 });
+  const auto target = add_option(
+      app, "--target", "NAME", "trainer that will run the plan; see --list-targets [any]",
+      [&](const std::string& name) {
+        for (const RemovedTarget& it : removed_targets())
+          if (it.name == name) throw Error("--target", std::string(it.message));
+        options.target = io::find_row(target_table(), current_name(name), "--target", "unknown").kind;
+      });
   const auto names = names_in(target_table());
   set_completion_values(*target, {names.begin(), names.end()});
   add_flag(app, "--list-targets", "lists what each trainer runs and exits", options.list_targets);

@@ -188,10 +188,15 @@ Values run_any(const TargetTraits&, const Job&) {
   return {};
 }
 
-/// Jobs with other optimizers than Adam keep them.
 Values run_optimizers(const TargetTraits& target, const Job& job) {
-  if (!traits(job.training.optimizer).has_profiled_step_time) return {};
+  if (target.other_optimizers && !traits(job.training.optimizer).has_profiled_step_time) return {};
   return {name_of(target.adam(job.training.precision))};
+}
+
+Values run_optimizer_shardings(const TargetTraits& target, const Job& job) {
+  if (target.shards_bf16 && job.training.precision == Precision::bf16)
+    return {name_of(OptimizerSharding::zero1)};
+  return values_of(target.optimizer_shardings);
 }
 
 Values run_tensor_degrees(const TargetTraits& target, const Job&) {
@@ -269,7 +274,8 @@ constexpr auto settings = std::to_array<SettingTraits>({
                               .section = SettingSection::training,
                               .meaning = "precision of training",
                               .is_always_written = true,
-                              .runs = run_any}),
+                              .runs = run_kinds<&TargetTraits::precisions>,
+                              .target_rank = 0}),
     of<&Training::optimizer>({.kind = Setting::optimizer,
                               .name = "optimizer",
                               .section = SettingSection::training,
@@ -362,7 +368,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "leaves. Bytes and memory: [how it works](../how-it-works.md#sharded-optimizers)",
          .may_be_auto = true,
          .is_in_plan_summary = true,
-         .runs = run_kinds<&TargetTraits::optimizer_shardings>,
+         .runs = run_optimizer_shardings,
          .target_rank = 0,
          .diff = {.rank = 1}}),
     of<&ExecutionConfig::overlap>(

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <variant>
+
+#include <fmt/format.h>
 
 #include "core/base/error.hpp"
 #include "core/base/kind_table.hpp"
@@ -31,10 +34,17 @@ constexpr std::array only_8_bit = {CompressionMethod::quantize_8_bit};
 
 // When their devices receive and send: core/schedule/messaging.cpp.
 constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Schedule::interleaved};
-constexpr std::array torch_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
-                                        Schedule::interleaved};
+constexpr std::array torchtitan_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
+                                             Schedule::interleaved};
+constexpr std::array pipelining_schedules = {Schedule::one_f_one_b, Schedule::gpipe, Schedule::interleaved,
+                                             Schedule::zero_bubble_h1, Schedule::one_f_one_b_blocking};
 constexpr std::array blocking_1f1b = {Schedule::one_f_one_b_blocking};
 constexpr std::array only_gpipe = {Schedule::gpipe};
+
+// In fp16, its program would need a loss scale that all ranks agree on.
+constexpr std::array pipelining_precisions = {Precision::bf16, Precision::tf32, Precision::fp32};
+constexpr std::array megatron_precisions = {Precision::tf32, Precision::bf16, Precision::fp16};
+constexpr std::array torchtitan_precisions = {Precision::bf16, Precision::tf32, Precision::fp32};
 
 // NCCL's rings follow the ranks of a group, host by host. DT-FM: data_parallel/dist_dp_utils.py.
 constexpr std::array only_ring = {GradientSync::ring};
@@ -49,7 +59,9 @@ constexpr std::array all_recomputations = {Recomputation::none, Recomputation::s
 constexpr std::array none_or_full = {Recomputation::none, Recomputation::full};
 constexpr std::array only_full = {Recomputation::full};
 
-// Megatron-LM: --use-distributed-optimizer. DeepSpeed's pipelines: zero_optimization.stage 1. Both assumed.
+// Megatron-LM: --use-distributed-optimizer. DeepSpeed's pipelines: zero_optimization.stage below 2 (0.19,
+// runtime/pipe/engine.py); in bf16, stage 0 runs BF16_Optimizer, which partitions, too (runtime/engine.py,
+// _do_optimizer_sanity_check; runtime/bf16_optimizer.py).
 constexpr std::array no_sharding = {OptimizerSharding::none};
 constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding::zero1};
 
@@ -73,7 +85,8 @@ Optimizer torchtitan_adam(Precision precision) {
   return precision == Precision::bf16 ? Optimizer::adam_18 : Optimizer::adam_16;
 }
 
-/// The accounting of ZeRO, with gradients in the precision of the training.
+/// The accounting of ZeRO, with gradients in the precision of the training. DeepSpeed: zero/stage_1_and_2.py,
+/// as `grad_accum_dtype` is by default that of the model.
 Optimizer zero_adam(Precision) {
   return Optimizer::adam_16;
 }
@@ -81,37 +94,6 @@ Optimizer zero_adam(Precision) {
 /// SGD with the fp32 copy of the weights on the host (utils/dist_args_utils.py: --use-offload).
 Optimizer dtfm_optimizer(Precision) {
   return Optimizer::host_offload;
-}
-
-constexpr TargetTraits torchtitan_row(Target kind, std::string_view name) {
-  return {.kind = kind,
-          .name = name,
-          .schedules = torch_schedules,
-          .gradient_syncs = only_ring,
-          .recomputations = none_or_full,
-          .orders = only_stage_major,
-          .optimizer_shardings = no_sharding,
-          .adam = torchtitan_adam,
-          .messaging = Messaging::torch,
-          .flushes = FlushSupport::equal_rounds,
-          .overlap = OverlapSupport::always,
-          .sequence_parallel = true};
-}
-
-constexpr TargetTraits deepspeed_row(Target kind, std::string_view name, LayerCuts cuts) {
-  return {.kind = kind,
-          .name = name,
-          .schedules = blocking_1f1b,
-          .gradient_syncs = only_ring,
-          .recomputations = none_or_full,
-          .orders = only_stage_major,
-          .optimizer_shardings = none_or_zero1,
-          .adam = zero_adam,
-          .messaging = Messaging::deepspeed,
-          .cuts = cuts,
-          .transformers_only = false,
-          .tied_embedding_sync = true,
-          .scatter_gather = true};
 }
 
 constexpr auto targets = std::to_array<TargetTraits>({
@@ -139,16 +121,62 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .recomputations = all_recomputations,
      .orders = stage_major_first,
      .optimizer_shardings = none_or_zero1,
+     .precisions = megatron_precisions,
      .adam = megatron_adam,
      .messaging = Messaging::megatron,
      .cuts = LayerCuts::any,
      .min_interleaved_stages = 2,
+     .encoders = false,
+     .flash_in_16_bits = true,
+     .other_optimizers = false,
+     .tensor_division = TensorDivision::widths,
      .overlap = OverlapSupport::optional,
      .tied_embedding_sync = true},
-    torchtitan_row(Target::torchtitan, "torchtitan"),
-    torchtitan_row(Target::torchtitan_py, "torchtitan-py"),
-    deepspeed_row(Target::deepspeed, "deepspeed", LayerCuts::uniform),
-    deepspeed_row(Target::deepspeed_py, "deepspeed-py", LayerCuts::nonempty),
+    {.kind = Target::torchtitan,
+     .name = "torchtitan",
+     .schedules = torchtitan_schedules,
+     .gradient_syncs = only_ring,
+     .recomputations = none_or_full,
+     .orders = only_stage_major,
+     .optimizer_shardings = no_sharding,
+     .precisions = torchtitan_precisions,
+     .adam = torchtitan_adam,
+     .messaging = Messaging::torch,
+     .min_interleaved_stages = 2,
+     .encoders = false,
+     .llama_only = true,
+     .tied_pipelines = false,
+     .other_optimizers = false,
+     .filled_1f1b = true,
+     .tensor_division = TensorDivision::widths_and_kv_heads,
+     .sequence_parallel = true},
+    {.kind = Target::deepspeed,
+     .name = "deepspeed",
+     .schedules = blocking_1f1b,
+     .gradient_syncs = only_ring,
+     .recomputations = none_or_full,
+     .orders = only_stage_major,
+     .optimizer_shardings = none_or_zero1,
+     .adam = zero_adam,
+     .shards_bf16 = true,
+     .messaging = Messaging::deepspeed,
+     .tensor_parallelism = false,
+     .tied_embedding_sync = true},
+    {.kind = Target::pytorch_pipelining,
+     .name = "pytorch-pipelining",
+     .schedules = pipelining_schedules,
+     .gradient_syncs = only_ring,
+     .recomputations = none_or_full,
+     .orders = only_stage_major,
+     .optimizer_shardings = no_sharding,
+     .precisions = pipelining_precisions,
+     .adam = torchtitan_adam,
+     .messaging = Messaging::torch,
+     .filled_1f1b = true,
+     .tensor_parallelism = false,
+     .flushes = FlushSupport::equal_rounds,
+     .tied_embedding_sync = true,
+     .iteration_barrier = false},
     {.kind = Target::dtfm,
      .name = "dtfm",
      .schedules = only_gpipe,
@@ -158,6 +186,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .optimizer_shardings = no_sharding,
      .adam = dtfm_optimizer,
      .min_stages = 2,
+     .other_optimizers = false,
      .tensor_parallelism = false,
      .flushes = FlushSupport::equal_rounds},
 });
@@ -166,8 +195,12 @@ static_assert(has_row_for_each(targets, Target::dtfm));
 // A row can be deleted one release after the removal.
 constexpr RemovedTarget removed[] = {
     {"flashflex", "flashflex was removed; use pytorch, which also runs heterogeneous pipelines"},
-    {"varuna", "varuna was removed; use pytorch, megatron or deepspeed-py"},
+    {"varuna", "varuna was removed; use pytorch, megatron or deepspeed"},
 };
+
+/// Names of one release ago.
+constexpr RenamedTarget renamed[] = {{"torchtitan-py", Target::torchtitan},
+                                     {"deepspeed-py", Target::deepspeed}};
 
 }  // namespace
 
@@ -185,6 +218,16 @@ std::string_view name_of(Target target) {
 
 std::span<const RemovedTarget> removed_targets() {
   return removed;
+}
+
+std::span<const RenamedTarget> renamed_targets() {
+  return renamed;
+}
+
+std::string_view current_name(std::string_view name) {
+  for (const RenamedTarget& it : renamed)
+    if (it.name == name) return name_of(it.kind);
+  return name;
 }
 
 std::string_view rank_order_name(RankOrder order) {
@@ -208,12 +251,41 @@ int min_stages(const Job& job) {
              : target.min_stages;
 }
 
-bool requires_single_devices(const Job& job) {
-  return traits(job.execution.optimizer_sharding).gradients;
+bool can_have_stages(const Job& job, int stages, int micro_batches) {
+  if (!job.target || stages == 1) return true;
+  const TargetTraits& target = traits(*job.target);
+  const auto* transformer = std::get_if<Transformer>(&job.model);
+  if (!target.tied_pipelines && transformer && transformer->tied) return false;
+  return !target.filled_1f1b || job.execution.schedule != Schedule::one_f_one_b_blocking ||
+         std::min(micro_batches, job.execution.flush.value_or(micro_batches)) >= stages;
 }
 
-bool requires_equal_stages(const Job& job) {
-  return job.target && traits(*job.target).cuts == LayerCuts::uniform;
+bool may_flush(const Job& job) {
+  return !job.target || traits(*job.target).flushes != FlushSupport::never;
+}
+
+std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tensor) {
+  const auto* model = std::get_if<Transformer>(&job.model);
+  if (model == nullptr || tensor == 1) return "";
+  if (model->heads % tensor != 0)
+    return fmt::format("{} heads are not a multiple of tp={}", model->heads, tensor);
+  if (target.tensor_division == TensorDivision::heads) return "";
+  const int kv_heads = model->kv_heads > 0 ? model->kv_heads : model->heads;
+  const bool replicates = target.tensor_division == TensorDivision::widths;
+  if (kv_heads % tensor != 0 && (!replicates || tensor % kv_heads != 0))
+    return fmt::format("{} key-value heads are not a multiple{} of tp={}", kv_heads,
+                       replicates ? " or divisor" : "", tensor);
+  if (const int width = model->feed_forward > 0 ? model->feed_forward : 4 * model->hidden;
+      width % tensor != 0)
+    return fmt::format("feed_forward {} is not a multiple of tp={}", width, tensor);
+  if (target.sequence_parallel.value_or(job.parallelism.sequence_parallel) && model->sequence % tensor != 0)
+    return fmt::format("sequence {} is not a multiple of tp={}, as sequence_parallel requires",
+                       model->sequence, tensor);
+  return "";
+}
+
+bool requires_single_devices(const Job& job) {
+  return traits(job.execution.optimizer_sharding).gradients;
 }
 
 }  // namespace dtfm

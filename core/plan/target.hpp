@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/collectives/collective.hpp"
@@ -23,9 +24,8 @@ struct Job;
 
 /// The numbers of layers that the stages of a pipeline may have.
 enum class LayerCuts : unsigned char {
-  any,       // also none
-  nonempty,  // at least one
-  uniform    // DeepSpeed's partition_method: equal numbers, with a remainder in the first stages
+  any,      // also none
+  nonempty  // at least one
 };
 
 /// Whether a pipeline can be flushed within an iteration.
@@ -33,6 +33,13 @@ enum class FlushSupport : unsigned char {
   never,
   equal_rounds,  // the flushes divide the iteration into equal rounds
   any
+};
+
+/// What must be a multiple of the tensor degree, besides the attention heads.
+enum class TensorDivision : unsigned char {
+  heads,
+  widths,              // MLP width; sequence with sequence parallelism; key-value heads, or they divide it
+  widths_and_kv_heads  // the same, but key-value heads are not replicated
 };
 
 /// Whether gradients are synchronized layer by layer during the backward pass.
@@ -57,14 +64,23 @@ struct TargetTraits {
   std::span<const RankOrder> orders = {};
   std::span<const OptimizerSharding> optimizer_shardings = {};
   std::span<const CompressionMethod> compressions = {};  // besides none
+  std::span<const Precision> precisions = {};            // empty: all
   /// What it holds and sends for each parameter if a job trains with Adam.
   Optimizer (*adam)(Precision) = nullptr;
+  bool shards_bf16 = false;  // in bf16, the replicas always partition the optimizer state
   Messaging messaging = Messaging::ahead;
   LayerCuts cuts = LayerCuts::nonempty;
   int min_stages = 1, min_interleaved_stages = 1;
   bool transformers_only = true;
+  bool encoders = true;           // trains BERT
+  bool llama_only = false;        // RMS norms, gated MLPs, rotary positions, no biases
+  bool tied_pipelines = true;     // ties embeddings also if a pipeline has several stages
+  bool flash_in_16_bits = false;  // flash attention only in fp16 and bf16
+  bool other_optimizers = true;   // jobs with other optimizers than Adam keep them
+  bool filled_1f1b = false;       // 1f1b-blocking requires as many micro-batches per flush as stages
   bool uniform_pipelines = true;  // all pipelines have the same layers, micro-batches and tensor degree
   bool tensor_parallelism = true;
+  TensorDivision tensor_division = TensorDivision::heads;
   FlushSupport flushes = FlushSupport::never;
   OverlapSupport overlap = OverlapSupport::never;
   bool tied_embedding_sync = false;            // as in ExecutionConfig
@@ -86,6 +102,15 @@ struct RemovedTarget {
 };
 std::span<const RemovedTarget> removed_targets();
 
+/// A name that a target had in the last release.
+struct RenamedTarget {
+  std::string_view name;
+  Target kind = {};
+};
+std::span<const RenamedTarget> renamed_targets();
+/// The present name of a target that was renamed; other texts are returned unchanged.
+std::string_view current_name(std::string_view name);
+
 /// A row for each value, in the order of the enum.
 std::span<const TargetTraits> target_table();
 const TargetTraits& traits(Target target);
@@ -96,9 +121,13 @@ std::string_view name_of(Target target);
 Schedule first_schedule(const Job& job);
 /// The smallest number of stages with the job's schedule.
 int min_stages(const Job& job);
+/// Whether the job's target runs pipelines of so many stages with so many micro-batches each.
+bool can_have_stages(const Job& job, int stages, int micro_batches);
+/// Whether the planner may add pipeline flushes within an iteration.
+bool may_flush(const Job& job);
+/// Why a target cannot divide the layers of the job's model among so many devices; empty if it can.
+std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tensor);
 /// Whether every pipeline is a single stage on a single device, because of the job's optimizer sharding.
 bool requires_single_devices(const Job& job);
-/// Whether the search must give all stages of a pipeline equally many layers.
-bool requires_equal_stages(const Job& job);
 
 }  // namespace dtfm

@@ -8,9 +8,8 @@ enum class Target : unsigned char {
   pytorch,  // the runtime of this project (python/)
   megatron,
   torchtitan,
-  torchtitan_py,
   deepspeed,
-  deepspeed_py,
+  pytorch_pipelining,  // torch.distributed.pipelining
   dtfm
 };
 

@@ -25,7 +25,7 @@ class Requirements {
       : target_(target), plan_(plan), job_(job), first_(plan.pipelines.front()) {}
 
   void check() const {
-    check_model();
+    check_model(target_, job_);
     if (!target_.tensor_parallelism) check_no_tensor_parallelism();
     check_chunks();
     if (target_.uniform_pipelines) check_uniform_pipelines();
@@ -33,7 +33,9 @@ class Requirements {
     check_depth();
     check_cuts();
     if (target_.flushes == FlushSupport::equal_rounds) check_flushes();
-    check_heads();
+    check_tensor_degrees();
+    check_ties();
+    check_fill();
   }
 
  private:
@@ -59,14 +61,6 @@ class Requirements {
   }
 
   bool has_chunks() const { return traits(plan_.execution.schedule).has_chunks; }
-
-  void check_model() const {
-    if (target_.transformers_only && !std::holds_alternative<Transformer>(job_.model))
-      reject(
-          fmt::format("the model is a chain of layers, but {} trains transformers; use --to torchrun and "
-                      "rank_table.json with your own trainer",
-                      target_.name));
-  }
 
   void check_no_tensor_parallelism() const {
     for_each_stage([&](std::size_t s, const Stage& stage) {
@@ -160,16 +154,6 @@ class Requirements {
                           "megatron, or plan with fewer stages",
                           s, format_split(first_), target_.name));
       });
-    if (target_.cuts != LayerCuts::uniform) return;
-    const std::vector<int> counts = layers_per_stage(first_);
-    const int layers = layer_count(job_.model), stages = static_cast<int>(counts.size());
-    std::vector<int> uniform(counts.size(), layers / stages);
-    for (int i = 0; i < layers % stages; ++i) ++uniform[at(i)];
-    if (counts != uniform)
-      reject(
-          fmt::format("partition_method cannot produce {} (uniform gives {}); use --to deepspeed-py, or plan "
-                      "with --target {}",
-                      format_split(first_), fmt::join(uniform, "/"), target_.name));
   }
 
   void check_flushes() const {
@@ -181,14 +165,45 @@ class Requirements {
                       flush, all, target_.name, all, target_.name));
   }
 
-  void check_heads() const {
-    const auto* transformer = std::get_if<Transformer>(&job_.model);
-    if (!transformer) return;
+  void check_tensor_degrees() const {
     for_each_stage([&](std::size_t, const Stage& stage) {
-      if (transformer->heads % static_cast<int>(stage.devices.size()) != 0)
-        reject(fmt::format("{} heads are not a multiple of tp={}; plan with another --tensor",
-                           transformer->heads, stage.devices.size()));
+      if (const std::string obstacle = tensor_obstacle(target_, job_, static_cast<int>(stage.devices.size()));
+          !obstacle.empty())
+        reject(obstacle + "; plan with another --tensor");
     });
+  }
+
+  void check_ties() const {
+    const auto* transformer = std::get_if<Transformer>(&job_.model);
+    if (!target_.tied_pipelines && transformer && transformer->tied && depth(plan_) > 1)
+      reject(
+          fmt::format("the model ties embedding and head, but pipelines have {} stages; {} ties them only "
+                      "in one stage; plan with --pipeline 1, or set `tied: false`",
+                      depth(plan_), target_.name));
+  }
+
+  /// The schedule of the plan may be replaced by 1f1b-blocking.
+  void check_fill() const {
+    if (!target_.filled_1f1b || !runs_blocking_1f1b()) return;
+    for (const Pipeline& pipeline : plan_.pipelines) {
+      const int stages = static_cast<int>(pipeline.stages.size());
+      const int flush =
+          target_.flushes == FlushSupport::never
+              ? pipeline.micro_batches
+              : std::min(pipeline.micro_batches, plan_.execution.flush.value_or(pipeline.micro_batches));
+      if (stages > 1 && flush < stages)
+        reject(
+            fmt::format("schedule 1f1b with {} micro-batches per flush over {} stages; {} needs at least "
+                        "as many micro-batches as stages; plan with schedule gpipe, fewer stages or "
+                        "smaller micro-batches",
+                        flush, stages, target_.name));
+    }
+  }
+
+  bool runs_blocking_1f1b() const {
+    const Schedule schedule = plan_.execution.schedule;
+    if (has(target_.schedules, schedule)) return schedule == Schedule::one_f_one_b_blocking;
+    return target_.schedules.front() == Schedule::one_f_one_b_blocking;
   }
 
   const TargetTraits& target_;
@@ -197,7 +212,55 @@ class Requirements {
   const Pipeline& first_;
 };
 
+/// What distinguishes the model from Llama; empty if nothing does.
+std::string unlike_llama(const Transformer& model) {
+  std::vector<std::string_view> found;
+  if (model.learned_positions) found.emplace_back("learned positions");
+  if (!model.rms_norm) found.emplace_back("layer norms");
+  if (!model.gated) found.emplace_back("an MLP without gate");
+  if (model.biases) found.emplace_back("biases");
+  return fmt::format("{}", fmt::join(found, ", "));
+}
+
 }  // namespace
+
+void check_model(const TargetTraits& target, const Job& job) {
+  const auto reject = [&](const std::string& what) {
+    throw NotRunnable(fmt::format("{}: {}", target.name, what));
+  };
+  const auto* transformer = std::get_if<Transformer>(&job.model);
+  if (transformer == nullptr) {
+    if (target.transformers_only)
+      reject(
+          fmt::format("the model is a chain of layers, but {} trains transformers; use --to torchrun and "
+                      "rank_table.json with your own trainer",
+                      target.name));
+    return;
+  }
+  if (!target.encoders && transformer->encoder)
+    reject(
+        fmt::format("the model is an encoder, but {} gets decoders only; use --to torchrun and "
+                    "rank_table.json with your own program",
+                    target.name));
+  if (const std::string differences = unlike_llama(*transformer); target.llama_only && !differences.empty())
+    reject(
+        fmt::format("the model has {}, but {} trains Llama-like models; use --to megatron, or describe "
+                    "a Llama-like model (norm: rms, gated: true, positions: rotary, biases: false)",
+                    differences, target.name));
+  const Precision precision = job.training.precision;
+  if (target.flash_in_16_bits && transformer->flash_attention && traits(precision).bytes_per_element > 2)
+    reject(
+        fmt::format("flash attention in {}; {} has it only in 16 bits; plan with precision bf16, or with "
+                    "`attention: eager`",
+                    name_of(precision), target.name));
+}
+
+void check_trainable(const TargetTraits& target, const Job& job) {
+  check_model(target, job);
+  if (job.automatic[Setting::tensor]) return;
+  if (const std::string obstacle = tensor_obstacle(target, job, job.parallelism.tensor); !obstacle.empty())
+    throw NotRunnable(fmt::format("{}: {}; plan with another --tensor", target.name, obstacle));
+}
 
 std::string format_split(const Pipeline& pipeline) {
   return fmt::format("{}", fmt::join(layers_per_stage(pipeline), "/"));

@@ -21,6 +21,11 @@ class NotRunnable : public Error {
 /// Number of layers of each stage, such as `3/2/2`.
 std::string format_split(const Pipeline& pipeline);
 
+/// Throws NotRunnable if the target cannot train the model of the job in its precision.
+void check_model(const TargetTraits& target, const Job& job);
+/// The same for the job's tensor degree, too, unless the planner decides it.
+void check_trainable(const TargetTraits& target, const Job& job);
+
 /// Throws NotRunnable if the target cannot run the pipelines of the plan. Settings that it would only replace
 /// (run_on_target) do not matter.
 void check_runnable(const TargetTraits& target, const Plan& plan, const Job& job);

@@ -78,7 +78,7 @@ void restrict_setting(const TargetTraits& target, const SettingTraits& setting, 
   const auto first =
       std::find_if(run.begin(), run.end(), [&](const auto& it) { return can_begin_with(setting.kind, it); });
   if (!is_run) setting.set(job, instead.value_or(first == run.end() ? run.front() : *first));
-  if (is_auto || (!is_run && !instead)) is_auto = run.size() > 1 && !decides;
+  if (is_auto || (!is_run && !instead)) is_auto = run.size() > 1 && !decides && setting.may_be_auto;
 }
 
 std::vector<TargetChange> restrict_settings(Job& job, Target target, bool decides) {

@@ -8,6 +8,8 @@
 #include "core/base/infinity.hpp"
 #include "core/plan/plan_conflicts.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
+#include "core/plan/target_requirements.hpp"
 #include "planner/api/checkpoint_period.hpp"
 #include "planner/api/time_limit.hpp"
 
@@ -53,6 +55,7 @@ std::vector<Finalist> finalists_of(const FoundPlans& found) {
 }
 
 PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
+  if (const Job& job = request.problem.job; job.target) check_trainable(traits(*job.target), job);
   FoundPlans found = find_plans(request);
   const search::SearchOptions& common = request.options.common;
   if (common.ranks) common.ranks->leave();  // the rest is computed by the root, or by what replaces it

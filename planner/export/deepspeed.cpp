@@ -1,29 +1,57 @@
-// DeepSpeed pipelines: a JSON config if one of its partition methods produces the layer split of the plan,
-// else also a PipelineModule subclass in Python.
+// DeepSpeed's pipeline engine: a program, its configuration, and the plan's stages.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "planner/export/export_requirements.hpp"
-#include "planner/export/script_template.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/pipeline_files.hpp"
 
 namespace dtfm::exporter {
 namespace deepspeed {
 namespace {
 
-constexpr const char* json_file = "ds_config.json";
-constexpr const char* pipeline_file = "deepspeed_pipeline.json";
-constexpr const char* python_file = "dtfm_pipeline.py";
+using nlohmann::ordered_json;
 
-/// partition_method "uniform": if `layers` is not a multiple of `stages`, the first stages have one layer
-/// more (DeepSpeed 0.19, runtime/utils.py).
-std::vector<int> uniform_split(int layers, int stages) {
-  std::vector<int> counts(at(stages), layers / stages);
-  for (int i = 0; i < layers % stages; ++i) ++counts[at(i)];
-  return counts;
+constexpr std::string_view target_name = "deepspeed";
+constexpr const char* config_file = "ds_config.json";
+
+constexpr ExportedSettings exported = {{
+    {Setting::global_batch, SettingForm::file, "`train_batch_size`"},
+    {Setting::micro_batch, SettingForm::file, "`train_micro_batch_size_per_gpu`"},
+    {Setting::precision, SettingForm::file, "`bf16`, `fp16`; tf32: `precision` of pipeline.json"},
+    {Setting::optimizer, SettingForm::file, "`optimizer`; `planned_optimizer` of pipeline.json"},
+    {Setting::pipeline, SettingForm::layout, "`layers` of pipeline.json"},
+    {Setting::data, SettingForm::layout, "`replicas` of pipeline.json"},
+    {Setting::tensor, SettingForm::built_in, "1"},
+    {Setting::schedule, SettingForm::built_in, "1f1b-blocking (TrainSchedule)"},
+    {Setting::chunks, SettingForm::built_in, "none"},
+    {Setting::flush, SettingForm::built_in, "only at the end of an iteration"},
+    {Setting::gradient_sync, SettingForm::built_in, "rings of NCCL (`NCCL_ALGO` in start.sh)"},
+    {Setting::optimizer_sharding, SettingForm::file, "`zero_optimization.stage`"},
+    {Setting::overlap, SettingForm::built_in, "after the last backward pass"},
+    {Setting::tied_embedding_sync, SettingForm::built_in, "`TiedLayerSpec`, if the model ties embeddings"},
+    {Setting::iteration_barrier, SettingForm::built_in, "the loss is broadcast in every iteration"},
+    {Setting::messages, SettingForm::built_in, "deepspeed"},
+    {Setting::sequence_parallel, SettingForm::built_in, "no effect without tensor parallelism"},
+    {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
+    {Setting::uniform_pipelines, SettingForm::built_in, "always"},
+    {Setting::recompute, SettingForm::file, "`recompute` of pipeline.json"},
+    {Setting::activations, SettingForm::built_in, "no compression"},
+    {Setting::gradients, SettingForm::built_in, "no compression"},
+    {Setting::throughput, SettingForm::built_in, "no compression"},
+    {Setting::bandwidth_threshold, SettingForm::built_in, "no compression"},
+}};
+static_assert(is_complete(exported));
+
+void check(const ExportBundle& bundle) {
+  check_pipeline_program(bundle, target_name);
+  const Training& training = bundle.job.training;
+  if (training.precision == Precision::fp16 && traits(training.optimizer).accumulates_fp32)
+    reject(target_name,
+           fmt::format("optimizer {} accumulates gradients in fp32, DeepSpeed's in fp16 does not; plan with "
+                       "precision bf16 or another `optimizer`",
+                       name_of(training.optimizer)));
 }
 
 /// DeepSpeed's pipelines run no other stages (runtime/pipe/engine.py).
@@ -31,115 +59,82 @@ int zero_stage(const ExportBundle& bundle) {
   return bundle.job.execution.optimizer_sharding == OptimizerSharding::zero1 ? 1 : 0;
 }
 
-std::string config(const ExportBundle& bundle) {
+ordered_json config(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
-  return fmt::format(
-      R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": {}}}}})"
-      "\n",
-      training.global_batch, bundle.job.execution.micro_batch, micro_batches_per_pipeline(bundle),
-      zero_stage(bundle));
+  ordered_json options = optimizer_options(training.optimizer);
+  // Otherwise DeepSpeed compiles an Adam of its own when it starts.
+  if (optimizer_class(training.optimizer) == "AdamW") options["torch_adam"] = true;
+  ordered_json config = {
+      {"train_batch_size", training.global_batch},
+      {"train_micro_batch_size_per_gpu", bundle.job.execution.micro_batch},
+      {"gradient_accumulation_steps", micro_batches_per_pipeline(bundle)},
+      {"optimizer", {{"type", optimizer_class(training.optimizer)}, {"params", std::move(options)}}},
+      {"gradient_clipping", 0.0},  // default: 1
+      {"steps_per_print", 1000000},
+      {"zero_optimization", {{"stage", zero_stage(bundle)}}}};
+  if (zero_stage(bundle) > 0) {
+    // Gradients are reduced to the replica that updates them. By default, they would be all-reduced. A buffer
+    // has `reduce_bucket_size` elements.
+    config["zero_optimization"].update(ordered_json{{"use_multi_rank_bucket_allreduce", false},
+                                                    {"overlap_comm", false},
+                                                    {"reduce_bucket_size", 50000000}});
+    config["zero_allow_untested_optimizer"] = true;  // SGD
+  }
+  if (training.precision == Precision::fp16)
+    config["fp16"] = {{"enabled", true}, {"initial_scale_power", 16}};
+  if (training.precision == Precision::bf16) config["bf16"] = {{"enabled", true}};
+  if (training.precision == Precision::bf16 && traits(training.optimizer).accumulates_fp32) {
+    config["data_types"] = {{"grad_accum_dtype", "fp32"}};
+    config["communication_data_type"] = "fp32";
+  }
+  return config;
 }
 
 ExportFiles files(const ExportBundle& bundle) {
-  const std::string pipeline =
-      fmt::format(R"({{"num_stages": {}, "partition_method": "uniform", "layers": {}, "tensor": {}}})"
-                  "\n",
-                  stage_count(bundle), nlohmann::json(layer_counts(bundle)).dump(), tensor_degree(bundle));
-  return {{json_file, config(bundle)}, {pipeline_file, pipeline}};
+  ExportFiles files = pipeline_files(bundle, "deepspeed_train.py", pipeline_json(bundle));
+  files.push_back({config_file, config(bundle).dump(1) + "\n"});
+  return files;
 }
 
-ExportFiles python_files(const ExportBundle& bundle) {
-  const std::string text = fmt::format(
-      "\"\"\"The plan's layer split for DeepSpeed 0.19: use PlannedPipeline instead of "
-      "PipelineModule.\"\"\"\n"
-      "from deepspeed.pipe import PipelineModule\n"
-      "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n\n"
-      "LAYERS = {}  # per stage, without embedding and head\n"
-      "REPLICAS = {}\n"
-      "TENSOR = {}\n\n\n"
-      "class PlannedPipeline(PipelineModule):\n"
-      "    \"\"\"`before` and `after`: how many of the given layers precede the first layer that the plan "
-      "counts (such\n"
-      "    as the embedding), and how many follow the last one (such as norm and head).\"\"\"\n\n"
-      "    def __init__(self, layers, before=1, after=2, **options):\n"
-      "        self._ends = before, after\n"
-      "        super().__init__(layers, topology=PipeModelDataParallelTopology(\n"
-      "            num_pp=len(LAYERS), num_mp=TENSOR, num_dp=REPLICAS), **options)\n\n"
-      "    def _partition_layers(self, method=\"planned\"):\n"
-      "        before, after = self._ends\n"
-      "        if len(self._layer_specs) != before + sum(LAYERS) + after:\n"
-      "            raise ValueError(f\"expected {{before}} + {{sum(LAYERS)}} + {{after}} layers, as in the "
-      "plan; \"\n"
-      "                             f\"found {{len(self._layer_specs)}}\")\n"
-      "        self.parts = [0]\n"
-      "        for count in LAYERS:\n"
-      "            self.parts.append(self.parts[-1] + count)\n"
-      "        self.parts = [0] + [part + before for part in self.parts[1:]]\n"
-      "        self.parts[-1] += after\n"
-      "        stage = self._topo.get_coord(self.global_rank).pipe\n"
-      "        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])\n",
-      nlohmann::json(layer_counts(bundle)).dump(), replica_count(bundle), tensor_degree(bundle));
-  return {{json_file, config(bundle)}, {python_file, text}};
+/// As DeepSpeed reads the configuration (runtime/config.py).
+std::string precision_of(const nlohmann::json& config, const std::string& planned) {
+  for (const char* name : {"fp16", "bf16"})
+    if (config.contains(name) && config[name].at("enabled") == true) return name;
+  return planned == "tf32" ? planned : "fp32";
 }
 
-/// Derives the number of replicas from the batch sizes in ds_config.json. Rank = t + T (d + D p).
-ReadBack with_layers(const ExportFiles& files, const ExportBundle& bundle, std::vector<int> layers,
-                     int tensor) {
-  const auto json = nlohmann::json::parse(file_text(files, json_file));
-  DTFM_ASSERT(json.at("zero_optimization").at("stage") == zero_stage(bundle));
+ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+  const auto json = nlohmann::json::parse(file_text(files, config_file));
   const auto number = [&](const char* key) { return json.at(key).get<int>(); };
-  const int stages = static_cast<int>(layers.size());
-  const int replica_batch = number("train_micro_batch_size_per_gpu") * number("gradient_accumulation_steps");
-  DTFM_ASSERT(number("train_batch_size") % replica_batch == 0);
+  ReadBack read = read_pipeline_files(files, 1);
+  const int micro_batches = number("gradient_accumulation_steps");
+  const int replica_batch = number("train_micro_batch_size_per_gpu") * micro_batches;
+  DTFM_ASSERT(number("train_batch_size") % replica_batch == 0);  // as DeepSpeed does
   const int replicas = number("train_batch_size") / replica_batch;
-  return {map_ranks(files, {RankOrder::stage_major, tensor, replicas, stages, std::move(layers)}),
-          std::vector<int>(at(replicas), number("gradient_accumulation_steps"))};
-}
-
-ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
-  const auto json = nlohmann::json::parse(file_text(files, pipeline_file));
-  const auto layers = json.at("layers").get<std::vector<int>>();
-  int all = 0;
-  for (const int count : layers) all += count;
-  DTFM_ASSERT(json.at("partition_method") == "uniform");
-  return with_layers(files, bundle, uniform_split(all, json.at("num_stages").get<int>()),
-                     json.at("tensor").get<int>());
-}
-
-ReadBack read_python(const ExportFiles& files, const ExportBundle& bundle) {
-  const std::string& text = file_text(files, python_file);
-  const auto value = [&](std::string_view key) {
-    return nlohmann::json::parse(text_after(text, key, "\n#"));
-  };
-  ReadBack read = with_layers(files, bundle, value("\nLAYERS = ").get<std::vector<int>>(),
-                              value("\nTENSOR = ").get<int>());
-  DTFM_ASSERT(static_cast<int>(read.micro_batches.size()) == value("\nREPLICAS = ").get<int>());
+  DTFM_ASSERT(static_cast<int>(read.rows.size()) % replicas == 0 &&
+              read.rows.back().assignment.pipeline == replicas - 1);
+  DTFM_ASSERT(json.at("optimizer").at("type").get<std::string>().starts_with("Adam") ==
+              read.settings.at(Setting::optimizer).starts_with("adam"));
+  const int stage = json.at("zero_optimization").at("stage").get<int>();
+  DTFM_ASSERT(stage <= 1);
+  read.micro_batches.assign(at(replicas), micro_batches);
+  read.settings[Setting::global_batch] = fmt::format("{}", number("train_batch_size"));
+  read.settings[Setting::micro_batch] = fmt::format("{}", number("train_micro_batch_size_per_gpu"));
+  read.settings[Setting::precision] = precision_of(json, read.settings.at(Setting::precision));
+  read.settings[Setting::optimizer_sharding] =
+      name_of(stage == 1 ? OptimizerSharding::zero1 : OptimizerSharding::none);
   return read;
 }
 
-/// The section of ds_config.json that enables the precision; empty for 32-bit training.
-std::string_view precision_section(Precision precision) {
-  switch (precision) {
-    case Precision::fp16:
-      return "fp16";
-    case Precision::bf16:
-      return "bf16";
-    case Precision::tf32:
-    case Precision::fp32:
-      break;
-  }
-  return "";
-}
-
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes;
-  if (const std::string_view section = precision_section(bundle.job.training.precision); !section.empty())
-    notes.push_back(fmt::format(
-        "ds_config.json does not set the precision; the plan assumes \"{}\": {{\"enabled\": true}}",
-        section));
+  std::vector<std::string> notes = program_notes(bundle, config_file);
   notes.emplace_back(
-      "DeepSpeed's own launcher would assign other ranks: use one that sets RANK and WORLD_SIZE (torchrun, "
-      "slurm, openmpi)");
+      "gradients are not clipped, as planned: where `gradient_clipping` in ds_config.json is not 0, "
+      "DeepSpeed "
+      "all-reduces their norm");
+  notes.emplace_back(
+      "DeepSpeed's own launcher would assign other ranks: use start.sh, or a launcher that sets RANK and "
+      "WORLD_SIZE (torchrun, slurm, openmpi)");
   return notes;
 }
 
@@ -148,36 +143,23 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter deepspeed_exporter() {
   using namespace deepspeed;
-  return {.name = "deepspeed",
-          .what = "DeepSpeed 0.19: JSON config, for plans with the layer split of partition_method uniform",
+  return {.name = target_name,
+          .what = "DeepSpeed 0.19: a program for its pipeline engine, with any layer split",
           .is_trainer = true,
           .target = Target::deepspeed,
           .orders = traits(Target::deepspeed).orders,
+          .evidence = Evidence::trained,
+          .version = "DeepSpeed 0.19.8, PyTorch 2.15",
+          .settings = exported,
+          .check = check,
           .files = files,
           .read_back = read_back,
           .usage =
-              "Pass `--deepspeed_config ds_config.json`. Pass to PipelineModule the settings in "
-              "deepspeed_pipeline.json and the\n"
-              "layers without embedding and head; or all layers, with partition_method `type:` and the "
-              "name of the layers' class,\n"
-              "which gives the same split.",
+              "On every machine, with torch and deepspeed on the PATH: `./start.sh MACHINE`. It starts "
+              "`train.py` for each GPU of the\n"
+              "plan; options of `train.py` (`--help`) can follow. ds_config.json has batch sizes, precision "
+              "and optimizer.",
           .notes = notes};
-}
-
-Exporter deepspeed_python_exporter() {
-  using namespace deepspeed;
-  return {
-      .name = "deepspeed-py",
-      .what = "DeepSpeed 0.19: JSON config, and a PipelineModule subclass with the layer split of the plan",
-      .is_trainer = true,
-      .target = Target::deepspeed_py,
-      .orders = traits(Target::deepspeed_py).orders,
-      .files = python_files,
-      .read_back = read_python,
-      .usage =
-          "Pass `--deepspeed_config ds_config.json`, and replace PipelineModule by "
-          "`dtfm_pipeline.PlannedPipeline`.",
-      .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -7,6 +7,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/collectives/collective.hpp"
+#include "core/plan/target.hpp"
 #include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::exporter {
@@ -39,6 +41,12 @@ std::optional<std::size_t> find_stage_across_machines(const ExportBundle& bundle
       for (const int device : pipeline.stages[s].devices)
         if (host_of(device) != host_of(pipeline.stages[s].devices.front())) return s;
   return std::nullopt;
+}
+
+bool uses_nccl_rings(const ExportBundle& bundle) {
+  return bundle.job.target && traits(*bundle.job.target).nccl_chooses_all_reduce &&
+         bundle.plan.pipelines.size() > 1 &&
+         traits(bundle.job.execution.gradient_sync).roles == MemberRoles::ring;
 }
 
 int stage_count(const ExportBundle& bundle) {

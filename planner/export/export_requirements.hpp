@@ -21,6 +21,9 @@ bool is_llama_like(const Transformer& model);
 /// Index within its pipeline of the first stage whose devices are on several machines, if there is one.
 std::optional<std::size_t> find_stage_across_machines(const ExportBundle& bundle);
 
+/// Whether the gradients go around rings, as planned, only if NCCL is told so.
+bool uses_nccl_rings(const ExportBundle& bundle);
+
 // The following functions require uniform pipelines: they read the first one.
 int stage_count(const ExportBundle& bundle);
 int replica_count(const ExportBundle& bundle);

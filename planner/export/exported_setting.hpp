@@ -35,7 +35,8 @@ constexpr bool is_complete(const ExportedSettings& settings) {
 }
 
 /// The value with which the trainer runs the plan of the bundle, in the notation of files (format_value).
-/// Degrees are those of the plan, whose pipelines must be uniform.
+/// Degrees are those of the plan, whose pipelines must be uniform. What has no effect without tensor
+/// parallelism has its default value then.
 std::string exported_value(const ExportBundle& bundle, Setting setting);
 
 }  // namespace dtfm::exporter

@@ -18,9 +18,8 @@ namespace dtfm::exporter {
 Exporter pytorch_exporter();
 Exporter megatron_exporter();
 Exporter torchtitan_exporter();
-Exporter torchtitan_python_exporter();
 Exporter deepspeed_exporter();
-Exporter deepspeed_python_exporter();
+Exporter pytorch_pipelining_exporter();
 Exporter dtfm_exporter();
 Exporter petals_exporter();
 Exporter torchrun_exporter();
@@ -104,10 +103,7 @@ std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
 
 /// NCCL chooses between rings and trees by itself.
 std::vector<std::string> nccl_notes(const ExportBundle& bundle) {
-  if (!bundle.job.target || !traits(*bundle.job.target).nccl_chooses_all_reduce ||
-      bundle.plan.pipelines.size() < 2 ||
-      traits(bundle.job.execution.gradient_sync).roles != MemberRoles::ring)
-    return {};
+  if (!uses_nccl_rings(bundle)) return {};
   return {"set NCCL_ALGO=Ring, because the plan's gradients go around rings"};
 }
 
@@ -132,13 +128,11 @@ std::string_view name_of(Evidence evidence) {
 }
 
 std::span<const Exporter> exporters() {
-  static const std::vector<Exporter> table = {pytorch_exporter(),    megatron_exporter(),
-                                              torchtitan_exporter(), torchtitan_python_exporter(),
-                                              deepspeed_exporter(),  deepspeed_python_exporter(),
-                                              dtfm_exporter(),       petals_exporter(),
-                                              torchrun_exporter(),   slurm_exporter(),
-                                              openmpi_exporter(),    kubernetes_exporter(),
-                                              netem_exporter()};
+  static const std::vector<Exporter> table = {
+      pytorch_exporter(),   megatron_exporter(),           torchtitan_exporter(),
+      deepspeed_exporter(), pytorch_pipelining_exporter(), dtfm_exporter(),
+      petals_exporter(),    torchrun_exporter(),           slurm_exporter(),
+      openmpi_exporter(),   kubernetes_exporter(),         netem_exporter()};
   return table;
 }
 
@@ -147,7 +141,7 @@ const Exporter& find_exporter(std::string_view name) {
     if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.hint));
   for (const RemovedTarget& it : removed_targets())
     if (it.name == name) throw Error("--to", std::string(it.message));
-  return io::find_row(exporters(), name, "--to", "unknown");
+  return io::find_row(exporters(), current_name(name), "--to", "unknown");
 }
 
 RankOrder choose_rank_order(std::span<const Exporter* const> targets,

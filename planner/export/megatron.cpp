@@ -1,4 +1,6 @@
 // Megatron-LM: flags of pretrain_gpt.py and similar programs, with the pipeline layout.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
@@ -6,7 +8,9 @@
 #include "core/plan/virtual_stages.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
+#include "core/io/importers/megatron_flags.hpp"
 #include "core/io/importers/megatron_plan.hpp"
+#include "core/io/importers/megatron_settings.hpp"
 
 namespace dtfm::exporter {
 namespace megatron {
@@ -14,7 +18,41 @@ namespace {
 
 constexpr const char* file_name = "megatron.sh";
 constexpr std::string_view target_name = "megatron";
-constexpr std::string_view sharding_flag = "--use-distributed-optimizer";
+
+constexpr ExportedSettings exported = {{
+    {Setting::global_batch, SettingForm::file, "`--global-batch-size`"},
+    {Setting::micro_batch, SettingForm::file, "`--micro-batch-size`"},
+    {Setting::precision, SettingForm::file,
+     "`--fp16`, `--bf16`; without them Transformer Engine multiplies in TF32"},
+    {Setting::optimizer, SettingForm::file, "`--optimizer adam`"},
+    {Setting::pipeline, SettingForm::file, "`--pipeline-model-parallel-size`"},
+    {Setting::data, SettingForm::layout, "ranks ÷ (tensor size × pipeline size)"},
+    {Setting::tensor, SettingForm::file, "`--tensor-model-parallel-size`"},
+    {Setting::schedule, SettingForm::file,
+     "`--pipeline-model-parallel-layout`, `--overlap-p2p-communication-warmup-flush`"},
+    {Setting::chunks, SettingForm::file, "`--pipeline-model-parallel-layout`: its stages ÷ pipeline size"},
+    {Setting::flush, SettingForm::built_in, "never within an iteration"},
+    {Setting::gradient_sync, SettingForm::note, "`NCCL_ALGO=Ring`"},
+    {Setting::optimizer_sharding, SettingForm::file, "`--use-distributed-optimizer`"},
+    {Setting::overlap, SettingForm::file, "`--overlap-grad-reduce`"},
+    {Setting::tied_embedding_sync, SettingForm::file, "without `--untie-embeddings-and-output-weights`"},
+    {Setting::iteration_barrier, SettingForm::built_in, "the gradient norm is that of all ranks"},
+    {Setting::messages, SettingForm::built_in, "those of megatron-core"},
+    {Setting::sequence_parallel, SettingForm::file, "`--sequence-parallel`"},
+    {Setting::scatter_gather, SettingForm::built_in, "without sequence parallelism, messages are whole"},
+    {Setting::uniform_pipelines, SettingForm::built_in, "always"},
+    {Setting::recompute, SettingForm::file,
+     "`--recompute-granularity`; full: also `--recompute-method uniform --recompute-num-layers 1`"},
+    {Setting::activations, SettingForm::built_in, "no compression"},
+    {Setting::gradients, SettingForm::built_in, "no compression"},
+    {Setting::throughput, SettingForm::built_in, "no compression"},
+    {Setting::bandwidth_threshold, SettingForm::built_in, "no compression"},
+}};
+static_assert(is_complete(exported));
+
+io::MegatronRun run_of(const ExportBundle& bundle) {
+  return {bundle.job, tensor_degree(bundle), stage_count(bundle)};
+}
 
 /// The pipeline layout, such as Ettt|tt|ttL; with virtual stages: chunk 0 of each stage, then chunk 1, …
 std::string format_layout(const ExportBundle& bundle) {
@@ -28,41 +66,39 @@ std::string format_layout(const ExportBundle& bundle) {
   return layout + "L";
 }
 
-/// Model flags of pretrain_gpt.py (BERT: pretrain_bert.py).
-std::string model_flags(const Transformer& model) {
-  std::string flags = fmt::format(
+/// A line of the list of arguments.
+std::string argument_line(std::string_view name, std::string_view value) {
+  return value.empty() ? fmt::format("  {}\n", name) : fmt::format("  {} {}\n", name, value);
+}
+
+/// Sizes that, unlike other flags, importers require to equal those of the job.
+std::string size_flags(const Transformer& model) {
+  return fmt::format(
       "  --hidden-size {}\n  --num-attention-heads {}\n  --seq-length {}\n"
       "  --max-position-embeddings {}\n",
       model.hidden, model.heads, model.sequence, model.positions > 0 ? model.positions : model.sequence);
-  if (model.feed_forward > 0) flags += fmt::format("  --ffn-hidden-size {}\n", model.feed_forward);
-  if (model.kv_heads > 0 && model.kv_heads != model.heads)
-    flags += fmt::format("  --group-query-attention\n  --num-query-groups {}\n", model.kv_heads);
-  if (model.gated) flags += "  --swiglu\n";
-  if (model.rms_norm) flags += "  --normalization RMSNorm\n";
-  if (!model.learned_positions) flags += "  --position-embedding-type rope\n";
-  if (!model.biases) flags += "  --disable-bias-linear\n";
-  if (!model.tied) flags += "  --untie-embeddings-and-output-weights\n";
-  return flags;
 }
 
-std::string training_flags(const Job& job) {
-  std::string flags;
-  if (job.training.precision == Precision::fp16) flags += "  --fp16\n";
-  if (job.training.precision == Precision::bf16) flags += "  --bf16\n";
-  if (job.execution.optimizer_sharding == OptimizerSharding::zero1)
-    flags += fmt::format("  {}\n", sharding_flag);
-  if (job.execution.recomputation == Recomputation::selective)
-    flags += "  --recompute-granularity selective\n";
-  if (job.execution.recomputation == Recomputation::full)
-    flags += "  --recompute-granularity full\n  --recompute-method uniform\n  --recompute-num-layers 1\n";
-  return flags;
+/// What a first run needs besides the plan. NullTokenizer adds one token to its vocabulary.
+std::string first_run_flags(const Transformer& model) {
+  std::string flags = "  # A first run on generated tokens: README.md says what is assumed.\n";
+  const bool is_llama = is_llama_like(model);
+  flags += argument_line("--hidden-dropout", is_llama ? "0.0" : "0.1");
+  flags += argument_line("--norm-epsilon", "1e-5");
+  if (!model.learned_positions) flags += argument_line("--rotary-base", "500000");
+  flags += "  --mock-data\n  --tokenizer-type NullTokenizer\n";
+  flags += argument_line("--vocab-size", fmt::format("{}", std::max(1, model.vocabulary - 1)));
+  return flags +
+         "  --lr 3e-4\n  --train-iters 20\n  --eval-iters 0\n  --log-interval 1\n"
+         "  --distributed-timeout-minutes 60\n";
 }
 
 ExportFiles files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
+  const auto& model = std::get<Transformer>(bundle.job.model);
   std::string text = fmt::format(
       "# shellcheck shell=bash disable=SC2034\n"
-      "# Arguments of Megatron-LM (megatron-core 0.14 or later). Source this file; ranks are {}.\n"
+      "# Arguments of Megatron-LM (megatron-core 0.16 or later). Source this file; ranks are {}.\n"
       "{}MEGATRON_ARGS=(\n"
       "  --tensor-model-parallel-size {}\n"
       "  --pipeline-model-parallel-size {}\n"
@@ -76,11 +112,10 @@ ExportFiles files(const ExportBundle& bundle) {
                                 : "",
       tensor_degree(bundle), stage_count(bundle), layer_count(bundle.job.model), format_layout(bundle),
       bundle.job.execution.micro_batch, training.global_batch);
-  if (tensor_degree(bundle) > 1 && bundle.job.parallelism.sequence_parallel)
-    text += "  --sequence-parallel\n";
   if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
-  text += model_flags(std::get<Transformer>(bundle.job.model)) + training_flags(bundle.job) + ")\n";
-  return {{file_name, text}};
+  text += size_flags(model);
+  for (const auto& [name, value] : io::megatron_arguments(run_of(bundle))) text += argument_line(name, value);
+  return {{file_name, text + first_run_flags(model) + ")\n"}};
 }
 
 /// The ranks of rank_table.json as a rankfile, for io::read_megatron_plan.
@@ -108,8 +143,9 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
       io::read_megatron_plan({file_name, file_text(files, file_name)},
                              {rank_table_file, format_ranks(rows, bundle)}, job, locations, errors, notes);
   errors.throw_if_any();
-  DTFM_ASSERT((file_text(files, file_name).find(sharding_flag) != std::string::npos) ==
-              (bundle.job.execution.optimizer_sharding == OptimizerSharding::zero1));
+  const io::MegatronFlags flags(file_text(files, file_name), file_name, errors);
+  errors.throw_if_any();
+  DTFM_ASSERT(io::megatron_differences(flags, run_of(bundle)).empty());
   const std::vector<RankAssignment> assignments = assign_ranks(plan, bundle.job, bundle.order);
   DTFM_ASSERT(assignments.size() == rows.size());
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -119,11 +155,39 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
     rows[rank].assignment = assignments[rank];
     rows[rank].assignment.device = 0;
   }
-  return {std::move(rows), micro_batch_counts(plan)};
+  const std::string& layout = flags.text("--pipeline-model-parallel-layout");
+  const int parts = 1 + static_cast<int>(std::count(layout.begin(), layout.end(), '|'));
+  return {std::move(rows), micro_batch_counts(plan),
+          io::megatron_settings(flags, parts / flags.number("--pipeline-model-parallel-size").value())};
 }
 
-std::vector<std::string> notes(const ExportBundle&) {
-  return {"over slow links, --distributed-timeout-minutes may have to exceed its default of 10"};
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  const auto& model = std::get<Transformer>(bundle.job.model);
+  const int tensor = tensor_degree(bundle), divisor = 128 * tensor;
+  std::vector<std::string> notes = {
+      "a first run has generated tokens and no tokenizer: replace --mock-data and --tokenizer-type "
+      "NullTokenizer in megatron.sh",
+      fmt::format("--vocab-size is one less than the {} tokens of the plan, because NullTokenizer adds one; "
+                  "Megatron-LM pads them to {}",
+                  model.vocabulary, (model.vocabulary + divisor - 1) / divisor * divisor),
+      "--lr 3e-4, --train-iters 20 and no evaluation (--eval-iters 0) in megatron.sh are for a first run",
+      "--norm-epsilon is 1e-5, and collectives may take 60 minutes (--distributed-timeout-minutes), in "
+      "megatron.sh"};
+  if (!model.learned_positions) notes.emplace_back("--rotary-base in megatron.sh is 500000, as in Llama 3");
+  if (!is_llama_like(model)) notes.emplace_back("--hidden-dropout in megatron.sh is 0.1, as in GPT-2");
+  notes.emplace_back(
+      "without Transformer Engine, append --transformer-impl local --no-rope-fusion "
+      "--no-persist-layer-norm --no-gradient-accumulation-fusion --no-masked-softmax-fusion");
+  if (model.kv_heads > 0 && model.kv_heads < tensor)
+    notes.push_back(
+        fmt::format("{} key-value heads are replicated on {} GPUs, which requires megatron-core "
+                    "0.16 or later",
+                    model.kv_heads, tensor));
+  if (bundle.job.execution.overlap && stage_count(bundle) > 1)
+    notes.emplace_back(
+        "Megatron-LM synchronizes gradients during the backward pass only in the first stage (its first "
+        "chunk); the others begin after theirs, later than planned");
+  return notes;
 }
 
 }  // namespace
@@ -131,18 +195,20 @@ std::vector<std::string> notes(const ExportBundle&) {
 
 Exporter megatron_exporter() {
   using namespace megatron;
-  return {.name = target_name,
-          .what = "Megatron-LM (megatron-core 0.14 or later): flags, with the pipeline layout",
-          .is_trainer = true,
-          .target = Target::megatron,
-          .orders = traits(Target::megatron).orders,
-          .files = files,
-          .read_back = read_back,
-          .usage =
-              "Run `source megatron.sh`; the program is `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"` with "
-              "your flags for data,\n"
-              "tokenizer and learning rate.",
-          .notes = notes};
+  return {
+      .name = target_name,
+      .what = "Megatron-LM (megatron-core 0.16 or later): complete arguments of pretrain_gpt.py",
+      .is_trainer = true,
+      .target = Target::megatron,
+      .orders = traits(Target::megatron).orders,
+      .evidence = Evidence::accepted,
+      .version = "megatron-core 0.16.1; flags of Megatron-LM of August 2026",
+      .settings = exported,
+      .files = files,
+      .read_back = read_back,
+      .usage =
+          "Run `source megatron.sh`; the program is Megatron-LM's `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"`.",
+      .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -10,6 +10,7 @@
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/pytorch_program.hpp"
 #include "planner/export/runtime_files.hpp"
+#include "planner/export/torchrun_script.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
@@ -75,7 +76,8 @@ void check(const ExportBundle& bundle) {
 }
 
 ExportFiles files(const ExportBundle& bundle) {
-  ExportFiles files = {{"plan.json", bundle.plan_text}, {program_file, program_json(bundle)}};
+  ExportFiles files = {
+      {"plan.json", bundle.plan_text}, {program_file, program_json(bundle)}, start_script(bundle)};
   for (const RuntimeFile& it : runtime_files()) files.push_back({std::string(it.name), std::string(it.text)});
   return files;
 }
@@ -101,13 +103,14 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   DTFM_ASSERT(program.at("ranks").size() == read.rows.size());
   for (std::size_t rank = 0; rank < read.rows.size(); ++rank) {
     const auto& json = program["ranks"][rank];
-    read.rows[rank].address = json.at("host").get<std::string>();
+    DTFM_ASSERT(json.at("host") == read.rows[rank].address);
     read.rows[rank].assignment = {0, json.at("pipeline").get<int>(), json.at("stage").get<int>(), 0, {}};
     for (const auto& chunk : json.at("chunks"))
       read.rows[rank].assignment.layers.push_back(chunk.at("layers").get<std::pair<int, int>>());
   }
   for (const auto& pipeline : program.at("pipelines"))
     read.micro_batches.push_back(pipeline.at("micro_batches").get<int>());
+  read_torchrun_script(file_text(files, start_file), read.rows);
   return read;
 }
 
@@ -121,24 +124,26 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter pytorch_exporter() {
   using namespace pytorch;
-  return {.name = target_name,
-          .what = "train.py, the runtime of dtfm for PyTorch 1.13 or later: supports heterogeneous pipelines",
-          .is_trainer = true,
-          .target = Target::pytorch,
-          .orders = traits(Target::pytorch).orders,
-          .evidence = Evidence::trained,
-          .version = "PyTorch 1.13 and 2.15",
-          .settings = exported,
-          .check = check,
-          .files = files,
-          .read_back = read_back,
-          .usage =
-              "Start `python3 train.py` with the rank in RANK, the number of ranks in WORLD_SIZE, and the "
-              "address and port of rank\n"
-              "0 in MASTER_ADDR and MASTER_PORT, as the launchers (`--to torchrun`, `slurm`, `openmpi`, "
-              "`kubernetes`) do.\n"
-              "`python3 train.py --help` lists its options: data, checkpoints, measurements, your own model.",
-          .notes = notes};
+  return {
+      .name = target_name,
+      .what = "train.py, the runtime of dtfm for PyTorch 1.13 or later: supports heterogeneous pipelines",
+      .is_trainer = true,
+      .target = Target::pytorch,
+      .orders = traits(Target::pytorch).orders,
+      .evidence = Evidence::trained,
+      .version = "PyTorch 1.13 and 2.15",
+      .settings = exported,
+      .check = check,
+      .files = files,
+      .read_back = read_back,
+      .usage =
+          "On every machine: `./start.sh MACHINE`, which starts `train.py` for each GPU with torchrun. "
+          "Other launchers (`--to slurm`,\n"
+          "`openmpi`, `kubernetes`) start `python3 train.py` with the rank in RANK, the number of ranks in "
+          "WORLD_SIZE, and the\n"
+          "address and port of rank 0 in MASTER_ADDR and MASTER_PORT.\n"
+          "`python3 train.py --help` lists its options: data, checkpoints, measurements, your own model.",
+      .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -8,11 +8,12 @@
 #include "core/base/index.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/torchrun_script.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
 
-extern const std::string_view export_torchrun_gpu_sh, export_torchrun_host_sh;  // of templates/
+extern const std::string_view export_torchrun_host_sh;  // templates/torchrun-host.sh
 
 namespace torchrun {
 namespace {
@@ -31,15 +32,6 @@ void check(const ExportBundle& bundle) {
                       address, fmt::join(ranks, ",")));
 }
 
-/// Lines such as `  "0 gc 1"`: rank, machine, GPU.
-std::string gpu_agents(const ExportBundle& bundle) {
-  std::vector<std::string> lines;
-  for (int rank = 0; rank < bundle.world_size(); ++rank)
-    lines.push_back(
-        fmt::format("  \"{} {} {}\"", rank, bundle.location(rank).address, bundle.location(rank).gpu));
-  return fmt::format("{}", fmt::join(lines, "\n"));
-}
-
 /// Lines such as `  "0 gc 3 1,2,0"`: agent rank, machine, number of ranks, GPUs in the order of the ranks.
 std::string host_agents(const ExportBundle& bundle) {
   std::vector<std::string> lines;
@@ -56,28 +48,25 @@ std::string host_agents(const ExportBundle& bundle) {
 }
 
 ExportFiles files(const ExportBundle& bundle) {
-  const bool by_gpu = bundle.launch.agents == AgentPer::gpu;
+  if (bundle.launch.agents == AgentPer::gpu) return {torchrun_script(bundle)};
   const int nodes = rank_rows(bundle).back().node_rank + 1;
   return {{file_name,
-           fill_template(by_gpu ? export_torchrun_gpu_sh : export_torchrun_host_sh,
-                         {{"world", fmt::format("{}", bundle.world_size())},
-                          {"nodes", fmt::format("{}", nodes)},
-                          {"master", bundle.master()},
-                          {"port", fmt::format("{}", bundle.launch.port)},
-                          {"agents", by_gpu ? gpu_agents(bundle) : host_agents(bundle)}}),
+           fill_template(export_torchrun_host_sh, {{"nodes", fmt::format("{}", nodes)},
+                                                   {"master", bundle.master()},
+                                                   {"port", fmt::format("{}", bundle.launch.port)},
+                                                   {"checks", torchrun_checks(file_name)},
+                                                   {"agents", host_agents(bundle)}}),
            true}};
 }
 
 /// As in torchrun, the ranks of the processes are numbered consecutively in the order of the agents.
-ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
-  std::vector<RankRow> rows = read_table_rows(files);
+std::vector<RankRow> read_host_agents(const std::string& script, std::vector<RankRow> rows) {
   std::size_t rank = 0;
-  for (const std::string& line : table_lines(file_text(files, file_name), "agents=(")) {
+  for (const std::string& line : table_lines(script, "agents=(")) {
     const auto words = split_words(line);
-    const bool by_gpu = bundle.launch.agents == AgentPer::gpu;
-    DTFM_ASSERT(words.size() == (by_gpu ? 3u : 4u));
+    DTFM_ASSERT(words.size() == 4);
     const std::vector<int> gpus = parse_number_list(words.back(), ',');
-    DTFM_ASSERT(static_cast<int>(gpus.size()) == (by_gpu ? 1 : parse_number(words[2])));
+    DTFM_ASSERT(static_cast<int>(gpus.size()) == parse_number(words[2]));
     for (std::size_t local = 0; local < gpus.size(); ++local, ++rank) {
       RankRow& row = rows.at(rank);
       row.address = words[1];
@@ -87,7 +76,19 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
     }
   }
   DTFM_ASSERT(rank == rows.size());
-  return {std::move(rows), {}};
+  return rows;
+}
+
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
+  const std::string& script = file_text(files, file_name);
+  std::vector<RankRow> rows = read_table_rows(files);
+  if (bundle.launch.agents == AgentPer::host) return {.rows = read_host_agents(script, std::move(rows))};
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    rows[rank].node_rank = static_cast<int>(rank);
+    rows[rank].local_rank = 0;
+  }
+  read_torchrun_script(script, rows);
+  return {.rows = std::move(rows)};
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {

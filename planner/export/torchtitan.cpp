@@ -1,4 +1,8 @@
-// torchtitan: assigns the modules of a Llama-like model to stages, in TOML or, for newer versions, in Python.
+// torchtitan 0.3.0: a configuration module with a Llama of the job's sizes, whose modules it assigns to
+// stages.
+#include <algorithm>
+#include <span>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -9,90 +13,126 @@
 #include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
+
+extern const std::string_view export_torchtitan_py;  // templates/torchtitan.py.in
+
 namespace torchtitan {
 namespace {
 
-constexpr const char* toml_file = "torchtitan.toml";
-constexpr const char* python_file = "dtfm_plan.py";
-constexpr std::string_view modules_key = "module_fqns_per_model_part = ";
+constexpr std::string_view target_name = "torchtitan";
+constexpr const char* file_name = "dtfm_plan.py";
 
-/// The name in torch.distributed.pipelining.
-std::string schedule_name(const ExportBundle& bundle) {
-  const ScheduleTraits& schedule = traits(bundle.job.execution.schedule);
-  if (schedule.has_chunks) return "Interleaved1F1B";
-  return schedule.forwards_first ? "GPipe" : "1F1B";
+constexpr ExportedSettings exported = {{
+    {Setting::global_batch, SettingForm::file, "`training.global_batch_size`"},
+    {Setting::micro_batch, SettingForm::file,
+     "`parallelism.pipeline_parallel_microbatch_size`; without pipelines also `training.local_batch_size`"},
+    {Setting::precision, SettingForm::file,
+     "`training.mixed_precision_param`; tf32: also `torch.set_float32_matmul_precision`"},
+    {Setting::optimizer, SettingForm::file, "`optimizer`: AdamW with fp32 state"},
+    {Setting::pipeline, SettingForm::file, "`parallelism.pipeline_parallel_degree`"},
+    {Setting::data, SettingForm::file, "`parallelism.data_parallel_replicate_degree`"},
+    {Setting::tensor, SettingForm::file, "`parallelism.tensor_parallel_degree`"},
+    {Setting::schedule, SettingForm::file, "`parallelism.pipeline_parallel_schedule`"},
+    {Setting::chunks, SettingForm::file, "`parallelism.module_fqns_per_model_part`: parts ÷ stages"},
+    {Setting::flush, SettingForm::built_in,
+     "`training.local_batch_size` is what a pipeline computes in an iteration, so that it is flushed once"},
+    {Setting::gradient_sync, SettingForm::note, "`NCCL_ALGO=Ring`"},
+    {Setting::optimizer_sharding, SettingForm::built_in, "`data_parallel_shard_degree` 1"},
+    {Setting::overlap, SettingForm::built_in,
+     "with pipelines, gradients are reduced after the last backward pass of a stage"},
+    {Setting::tied_embedding_sync, SettingForm::built_in, "ties embeddings only within a stage"},
+    {Setting::iteration_barrier, SettingForm::built_in, "the gradient norm is that of all ranks"},
+    {Setting::messages, SettingForm::built_in, "those of torch.distributed.pipelining"},
+    {Setting::sequence_parallel, SettingForm::file, "`parallelism.enable_sequence_parallel`"},
+    {Setting::scatter_gather, SettingForm::built_in, "no effect with sequence parallelism"},
+    {Setting::uniform_pipelines, SettingForm::built_in, "always"},
+    {Setting::recompute, SettingForm::file, "`activation_checkpoint`"},
+    {Setting::activations, SettingForm::built_in, "no compression"},
+    {Setting::gradients, SettingForm::built_in, "no compression"},
+    {Setting::throughput, SettingForm::built_in, "no compression"},
+    {Setting::bandwidth_threshold, SettingForm::built_in, "no compression"},
+}};
+static_assert(is_complete(exported));
+
+/// Values of a setting and their texts in the file.
+struct Notation {
+  std::string_view value, text;
+};
+constexpr Notation schedules[] = {
+    {"1f1b-blocking", "1F1B"}, {"gpipe", "GPipe"}, {"interleaved", "Interleaved1F1B"}};
+constexpr Notation recomputations[] = {{"none", "None"}, {"full", "FullAC.Config()"}};
+constexpr std::string_view tf32_line = "torch.set_float32_matmul_precision(\"high\")  # TF32\n";
+constexpr std::string_view adam = "default_adamw(";
+
+std::string to_text(std::span<const Notation> table, std::string_view value) {
+  const auto row =
+      std::find_if(table.begin(), table.end(), [&](const Notation& it) { return it.value == value; });
+  DTFM_ASSERT(row != table.end());
+  return std::string(row->text);
+}
+
+std::string to_value(std::span<const Notation> table, std::string_view text) {
+  const auto row =
+      std::find_if(table.begin(), table.end(), [&](const Notation& it) { return it.text == text; });
+  DTFM_ASSERT(row != table.end());
+  return std::string(row->value);
 }
 
 /// The modules of each virtual stage, in model order. Every module must be listed: torchtitan silently drops
 /// those that are not.
-std::vector<std::vector<std::string>> stage_modules(const ExportBundle& bundle, const char* head) {
+std::vector<std::vector<std::string>> stage_modules(const ExportBundle& bundle) {
   std::vector<std::vector<std::string>> parts;
   for (const auto& [begin, end] : virtual_stages(bundle)) {
     auto& part = parts.emplace_back();
     if (parts.size() == 1) part.emplace_back("tok_embeddings");
     for (int layer = begin; layer < end; ++layer) part.push_back(fmt::format("layers.{}", layer));
   }
-  parts.back().insert(parts.back().end(), {"norm", head});
+  parts.back().insert(parts.back().end(), {"norm", "lm_head"});
   return parts;
 }
 
-/// A JSON list of lists, with `separator` between the inner ones.
-std::string format_list(const std::vector<std::vector<std::string>>& parts, const std::string& separator) {
-  std::string text;
-  for (const auto& part : parts) text += (text.empty() ? "[" : separator) + nlohmann::json(part).dump();
-  return text + "]";
+std::string format_modules(const std::vector<std::vector<std::string>>& parts) {
+  std::string text = "[\n";
+  for (const auto& part : parts) text += "                " + nlohmann::json(part).dump() + ",\n";
+  return text + "            ]";
 }
 
-ExportFiles toml_files(const ExportBundle& bundle) {
-  const Training& training = bundle.job.training;
-  const std::string margin = ",\n" + std::string(modules_key.size() + 1, ' ');
-  std::string text = fmt::format(
-      "# torchtitan 0.2.0 to 0.2.2 (later versions do not read TOML). The model flavor must have n_layers = "
-      "{}.\n"
-      "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n\n"
-      "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
-      "tensor_parallel_degree = {}\ncontext_parallel_degree = 1\n"
-      "pipeline_parallel_degree = {}\n",
-      layer_count(bundle.job.model), micro_batches_per_flush(bundle) * bundle.job.execution.micro_batch,
-      training.global_batch, sequence_length(bundle.job.model), replica_count(bundle), tensor_degree(bundle),
-      stage_count(bundle));
-  text += fmt::format("pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n{}{}\n",
-                      schedule_name(bundle), bundle.job.execution.micro_batch, modules_key,
-                      format_list(stage_modules(bundle, "output"), margin));
-  return {{toml_file, text}};
-}
-
-ExportFiles python_files(const ExportBundle& bundle) {
-  const std::string text = fmt::format(
-      "# For torchtitan of 2026-08-20 or later, which is configured in Python: --module MODULE --config "
-      "dtfm_plan.\n"
-      "# The model flavor must have n_layers = {0}, and a step must have {1} sequences of {2} tokens: {3} "
-      "per "
-      "replica and\n"
-      "# round of gradient accumulation.\n"
-      "from my_config import base_config  # your function that returns a Trainer.Config\n\n\n"
-      "def dtfm_plan():\n"
-      "    c = base_config()\n"
-      "    p = c.parallelism\n"
-      "    p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree = {4}, "
-      "{5}, 1\n"
-      "    p.tensor_parallel_degree, p.context_parallel_degree = {6}, 1\n"
-      "    p.pipeline_parallel_schedule, p.num_pp_microbatches = \"{7}\", {8}\n"
-      "    p.{9}{10}\n"
-      "    return c\n",
-      layer_count(bundle.job.model), bundle.job.training.global_batch, sequence_length(bundle.job.model),
-      micro_batches_per_flush(bundle) * bundle.job.execution.micro_batch, stage_count(bundle),
-      replica_count(bundle), tensor_degree(bundle), schedule_name(bundle), micro_batches_per_flush(bundle),
-      modules_key, format_list(stage_modules(bundle, "lm_head"), ","));
-  return {{python_file, text}};
+ExportFiles files(const ExportBundle& bundle) {
+  const auto& model = std::get<Transformer>(bundle.job.model);
+  const Precision precision = bundle.job.training.precision;
+  const int micro_batch = bundle.job.execution.micro_batch, stages = stage_count(bundle);
+  const auto number = [](int value) { return fmt::format("{}", value); };
+  return {{file_name,
+           fill_template(
+               export_torchtitan_py,
+               {{"layers", number(model.layers)},
+                {"hidden", number(model.hidden)},
+                {"heads", number(model.heads)},
+                {"kv_heads", number(model.kv_heads > 0 ? model.kv_heads : model.heads)},
+                {"feed_forward", number(model.feed_forward > 0 ? model.feed_forward : 4 * model.hidden)},
+                {"vocabulary", number(model.vocabulary)},
+                {"sequence", number(model.sequence)},
+                {"tied", model.tied ? "True" : "False"},
+                {"matmul", precision == Precision::tf32 ? std::string(tf32_line) : ""},
+                {"local_batch",
+                 number(stages > 1 ? micro_batches_per_pipeline(bundle) * micro_batch : micro_batch)},
+                {"global_batch", number(bundle.job.training.global_batch)},
+                {"compute", precision == Precision::bf16 ? "bfloat16" : "float32"},
+                {"stages", number(stages)},
+                {"replicas", number(replica_count(bundle))},
+                {"tensor", number(tensor_degree(bundle))},
+                {"schedule", to_text(schedules, name_of(bundle.job.execution.schedule))},
+                {"micro_batch", number(micro_batch)},
+                {"modules", format_modules(stage_modules(bundle))},
+                {"recompute", to_text(recomputations, name_of(bundle.job.execution.recomputation))}})}};
 }
 
 /// Number of layers in each part. Asserts that the parts list the embedding, all layers in order, the norm
 /// and the head, each once.
-std::vector<int> read_layers(const std::string& text, const char* head) {
-  const std::string list = text_after(text, modules_key, "");  // with all text after it
-  const auto parts =
-      nlohmann::json::parse(list.substr(0, list.find("]]") + 2)).get<std::vector<std::vector<std::string>>>();
+std::vector<int> read_layers(const std::string& text) {
+  std::string list = text_after(text, "module_fqns_per_model_part=", "");  // with all text after it
+  list = list.substr(0, list.find(",\n            ]")) + "]";
+  const auto parts = nlohmann::json::parse(list).get<std::vector<std::vector<std::string>>>();
   std::vector<std::string> all;
   std::vector<int> layers;
   for (const auto& part : parts) {
@@ -102,51 +142,69 @@ std::vector<int> read_layers(const std::string& text, const char* head) {
       all.push_back(module);
     }
   }
-  DTFM_ASSERT(all.size() > 3 && all.front() == "tok_embeddings" && all.back() == head &&
+  DTFM_ASSERT(all.size() > 3 && all.front() == "tok_embeddings" && all.back() == "lm_head" &&
               all[all.size() - 2] == "norm");
   for (std::size_t i = 1; i + 2 < all.size(); ++i) DTFM_ASSERT(all[i] == fmt::format("layers.{}", i - 1));
   return layers;
 }
 
-ReadBack read_toml(const ExportFiles& files, const ExportBundle&) {
-  const std::string& text = file_text(files, toml_file);
-  const auto number = [&](const char* key) { return number_after(text, fmt::format("\n{} = ", key)); };
+/// As torchtitan derives roles and micro-batches: without pipelines, local_batch_size is a micro-batch.
+ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+  const std::string& text = file_text(files, file_name);
+  const auto value = [&](std::string_view key) { return text_after(text, fmt::format(" {}=", key), ",\n"); };
+  const auto number = [&](std::string_view key) { return parse_number(value(key)); };
   DTFM_ASSERT(number("data_parallel_shard_degree") == 1 && number("context_parallel_degree") == 1);
-  const TrainerGrid shape{RankOrder::stage_major, number("tensor_parallel_degree"),
-                          number("data_parallel_replicate_degree"), number("pipeline_parallel_degree"),
-                          read_layers(text, "output")};
-  DTFM_ASSERT(number("local_batch_size") % number("pipeline_parallel_microbatch_size") == 0);
-  DTFM_ASSERT(number("global_batch_size") % (number("local_batch_size") * shape.data) == 0);
-  const int micro_batches =
-      number("global_batch_size") / shape.data / number("pipeline_parallel_microbatch_size");
-  return {map_ranks(files, shape), std::vector<int>(at(shape.data), micro_batches)};
-}
-
-ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
-  const std::string& text = file_text(files, python_file);
-  const auto degrees = [&](std::string_view key) {
-    return nlohmann::json::parse(fmt::format("[{}]", text_after(text, key, "\n"))).get<std::vector<int>>();
-  };
-  const auto numbers = degrees(
-      "p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree = ");
-  const auto others = degrees("p.tensor_parallel_degree, p.context_parallel_degree = ");
-  DTFM_ASSERT(numbers.size() == 3 && numbers[2] == 1 && others.size() == 2 && others[1] == 1);
-  return {map_ranks(files, {RankOrder::stage_major, others[0], numbers[1], numbers[0],
-                            read_layers(text, "lm_head")}),
-          {}};
+  DTFM_ASSERT(text.find(adam) != std::string::npos && value("disable_cuda_graphs") == "True");
+  const TrainerGrid grid{RankOrder::stage_major, number("tensor_parallel_degree"),
+                         number("data_parallel_replicate_degree"), number("pipeline_parallel_degree"),
+                         read_layers(text)};
+  const int micro_batch = number("pipeline_parallel_microbatch_size"), local = number("local_batch_size"),
+            global = number("global_batch_size"),
+            chunks = static_cast<int>(grid.layers.size()) / grid.pipeline;
+  DTFM_ASSERT(grid.pipeline > 1 ? global == local * grid.data : local == micro_batch);
+  DTFM_ASSERT(global % (micro_batch * grid.data) == 0);
+  const bool is_bf16 = value("mixed_precision_param") == "\"bfloat16\"";
+  const bool is_tf32 = text.find(tf32_line) != std::string::npos;
+  const std::string schedule = value("pipeline_parallel_schedule");
+  return {map_ranks(files, grid),
+          std::vector<int>(at(grid.data), global / grid.data / micro_batch),
+          {{Setting::global_batch, fmt::format("{}", global)},
+           {Setting::micro_batch, fmt::format("{}", micro_batch)},
+           {Setting::precision, is_bf16   ? "bf16"
+                                : is_tf32 ? "tf32"
+                                          : "fp32"},
+           {Setting::optimizer, is_bf16 ? "adam-18" : "adam-16"},
+           {Setting::pipeline, fmt::format("{}", grid.pipeline)},
+           {Setting::data, fmt::format("{}", grid.data)},
+           {Setting::tensor, fmt::format("{}", grid.tensor)},
+           {Setting::schedule, to_value(schedules, schedule.substr(1, schedule.size() - 2))},
+           {Setting::chunks, chunks > 1 ? fmt::format("{}", chunks) : ""},
+           {Setting::sequence_parallel, value("enable_sequence_parallel") == "True" ? "true" : "false"},
+           {Setting::recompute, to_value(recomputations, value("activation_checkpoint"))}}};
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes;
-  if (!is_llama_like(std::get<Transformer>(bundle.job.model)))
+  const auto& model = std::get<Transformer>(bundle.job.model);
+  std::vector<std::string> notes = {
+      "a first run has random tokens and no tokenizer (RandomTokens and NoTokenizer in dtfm_plan.py): "
+      "replace `dataloader` and `tokenizer`",
+      "AdamW with learning rate 3e-4 after 2 steps, for 20 steps: LEARNING_RATE, WARM_UP_STEPS and STEPS in "
+      "dtfm_plan.py",
+      "rotary base 500000 and norm epsilon 1e-5, those of Llama 3: ROPE_THETA and NORM_EPSILON in "
+      "dtfm_plan.py",
+      "collectives may take 1800 s: TIMEOUT_SECONDS in dtfm_plan.py"};
+  if (const int stages = stage_count(bundle); stages > 1)
+    notes.push_back(
+        fmt::format("rank {} has the loss: set LOG_RANK to it", bundle.world_size() / stages * (stages - 1)));
+  if (!model.flash_attention)
     notes.emplace_back(
-        "the module names are those of torchtitan's Llama, but the job's model is not Llama-like");
-  if (replica_count(bundle) > 1)
-    notes.emplace_back(
-        "if torchtitan rejects DDP with other parallelism, swap the values of data_parallel_shard_degree and "
-        "data_parallel_replicate_degree; the roles of the ranks stay the same");
-  notes.push_back(fmt::format("torchtitan does not check that the flavor has the {} layers of the plan",
-                              layer_count(bundle.job.model)));
+        "the plan has `attention: eager`, but torchtitan never stores attention scores, and has no dropout: "
+        "it takes less memory and time; plan with `attention: flash`");
+  if (stage_count(bundle) == 1 && micro_batches_per_pipeline(bundle) > 1 && replica_count(bundle) > 1)
+    notes.push_back(fmt::format(
+        "without pipelines, torchtitan synchronizes gradients after each of the {} micro-batches, of which "
+        "the plan counts one: use larger micro-batches",
+        micro_batches_per_pipeline(bundle)));
   return notes;
 }
 
@@ -155,31 +213,19 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter torchtitan_exporter() {
   using namespace torchtitan;
-  return {.name = "torchtitan",
-          .what = "torchtitan 0.2.0 to 0.2.2: TOML",
+  return {.name = target_name,
+          .what = "torchtitan 0.3.0: a complete configuration module, dtfm_plan.py",
           .is_trainer = true,
           .target = Target::torchtitan,
           .orders = traits(Target::torchtitan).orders,
-          .files = toml_files,
-          .read_back = read_toml,
+          .evidence = Evidence::accepted,
+          .version = "torchtitan 0.3.0",
+          .settings = exported,
+          .files = files,
+          .read_back = read_back,
           .usage =
-              "Copy the keys of torchtitan.toml into your job config; the program is\n"
-              "`-m torchtitan.train --job.config_file FILE`.",
-          .notes = notes};
-}
-
-Exporter torchtitan_python_exporter() {
-  using namespace torchtitan;
-  return {.name = "torchtitan-py",
-          .what = "torchtitan with Python configuration (2026 or later)",
-          .is_trainer = true,
-          .target = Target::torchtitan_py,
-          .orders = traits(Target::torchtitan_py).orders,
-          .files = python_files,
-          .read_back = read_python,
-          .usage =
-              "Put dtfm_plan.py next to your configuration and adapt its import; the program is\n"
-              "`-m torchtitan.train --module MODULE --config dtfm_plan`.",
+              "In this folder, with `PYTHONPATH=.`, the program is `-m torchtitan.train --module dtfm_plan "
+              "--config dtfm_plan`.",
           .notes = notes};
 }
 

@@ -107,7 +107,7 @@ TEST_CASE("the estimate for a model of images counts images instead of tokens") 
 TEST_CASE("unknown values are omitted from a plan file") {
   const ordered_json written = io::plan_document(bare_answer());
   CHECK(written["estimate"].empty());
-  for (const char* key : {"lower_bound", "search", "warnings"}) CHECK_FALSE(written.contains(key));
+  for (const char* key : {"lower_bound", "search"}) CHECK_FALSE(written.contains(key));
 }
 
 TEST_CASE("an explanation is written with its sentences and the names of kinds and changes") {

@@ -19,29 +19,28 @@ const TargetTime& row_of(const std::vector<TargetTime>& times, Target target) {
 Problem chain_problem() {
   Problem problem{flat_topology({2, 2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 1e6), {}, {}};
   problem.job.training.global_batch = 8;
+  problem.job.training.precision = Precision::fp32;
   return problem;
 }
 
 }  // namespace
 
-// A micro-batch takes 2 s forward and 4 s backward on each of the two stages; boundaries take 1 s. The
-// gradients of a stage, 4e6 bytes, take 4 s. DeepSpeed runs 1F1B and waits for its sends.
+// pytorch needs no barrier in fp32, and repeats whole layers or nothing.
 TEST_CASE("a target has its own time for a plan with other settings") {
-  const Problem problem = chain_problem();
-  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  Problem problem = chain_problem();
+  problem.job.execution.recomputation = Recomputation::selective;
+  Plan plan = plan_of(problem.job, 2, 2, 4);
   const std::vector<TargetTime> times = time_on_targets(problem, plan, 1);
   REQUIRE(times.size() == target_table().size());
-  const TargetTime& deepspeed = row_of(times, Target::deepspeed);
-  CHECK(deepspeed.obstacle.empty());
-  CHECK(deepspeed.changes.size() == 2);
+  const TargetTime& pytorch = row_of(times, Target::pytorch);
+  CHECK(pytorch.obstacle.empty());
+  CHECK(pytorch.changes.size() == 2);
   Problem changed = problem;
-  changed.job.execution.schedule = Schedule::one_f_one_b_blocking;
-  changed.job.execution.gradient_sync = GradientSync::ring;
+  changed.job.execution.recomputation = Recomputation::none;
+  changed.job.execution.iteration_barrier = false;
   Plan expected = plan;
   expected.execution = changed.job.execution;
-  CHECK(deepspeed.seconds == sim::simulate_undisturbed(changed, expected).seconds);
-  CHECK(deepspeed.seconds > sim::simulate_undisturbed(problem, plan).seconds);
-  CHECK(row_of(times, Target::deepspeed_py).seconds == deepspeed.seconds);
+  CHECK(pytorch.seconds == sim::simulate_undisturbed(changed, expected).seconds);
   CHECK(row_of(times, Target::megatron).obstacle.starts_with("megatron: the model is a chain of layers"));
   CHECK(row_of(times, Target::megatron).seconds == 0);
   for (const TargetTraits& target : target_table()) {
@@ -56,13 +55,11 @@ TEST_CASE("a target has its own time for a plan with other settings") {
 
 TEST_CASE("a plan with the settings of a target runs there as planned") {
   Problem problem = chain_problem();
-  Plan plan = plan_of(problem.job, 2, 2, 4);
-  problem.job.execution.schedule = Schedule::one_f_one_b_blocking;
-  problem.job.execution.gradient_sync = GradientSync::ring;
-  plan.execution = problem.job.execution;
-  const TargetTime deepspeed = time_on_target(problem, plan, Target::deepspeed);
-  CHECK(deepspeed.runs_as_planned());
-  CHECK(deepspeed.seconds == sim::simulate_undisturbed(problem, plan).seconds);
+  problem.job.execution.iteration_barrier = false;
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  const TargetTime pytorch = time_on_target(problem, plan, Target::pytorch);
+  CHECK(pytorch.runs_as_planned());
+  CHECK(pytorch.seconds == sim::simulate_undisturbed(problem, plan).seconds);
 }
 
 TEST_CASE("a plan that no target runs has an obstacle in each") {
@@ -92,6 +89,7 @@ TEST_CASE("a plan with too many messages is not simulated in trainers") {
   Problem problem = chain_problem();
   problem.topology = flat_topology({4000}, link_of(0, 1e6), link_of(0, 1e6));
   problem.job.training.global_batch = 4000;
-  const TargetTime it = time_on_target(problem, plan_of(problem.job, 1, 4000, 1), Target::deepspeed);
+  problem.job.execution.gradient_sync = GradientSync::ring;
+  const TargetTime it = time_on_target(problem, plan_of(problem.job, 1, 4000, 1), Target::pytorch);
   CHECK(it.obstacle == "too many messages to simulate");
 }

@@ -1,11 +1,12 @@
-// Prints the rows of the table of settings as JSON, from which tests/cli/settings.py writes their JSON Schema
-// and their documentation.
+// Prints the rows of the table of settings, and how exporters of trainers account for them, as JSON, from
+// which tests/cli/settings.py writes a JSON Schema and documentation.
 #include <iostream>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "core/plan/settings.hpp"
+#include "planner/export/exporter.hpp"
 
 namespace {
 
@@ -43,10 +44,22 @@ ordered_json setting_json(const dtfm::SettingTraits& setting) {
   return json;
 }
 
+ordered_json trainer_json(const dtfm::exporter::Exporter& trainer) {
+  ordered_json rows = ordered_json::array();
+  for (const dtfm::exporter::ExportedSetting& it : trainer.settings)
+    rows.push_back({{"key", dtfm::name_of(it.kind)}, {"form", name_of(it.form)}, {"as", it.as}});
+  return {{"name", trainer.name},
+          {"evidence", name_of(trainer.evidence)},
+          {"version", trainer.version},
+          {"settings", rows}};
+}
+
 }  // namespace
 
 int main() {
-  ordered_json json = ordered_json::array();
-  for (const dtfm::SettingTraits& it : dtfm::setting_table()) json.push_back(setting_json(it));
-  std::cout << json.dump(1) << "\n";
+  ordered_json settings = ordered_json::array(), trainers = ordered_json::array();
+  for (const dtfm::SettingTraits& it : dtfm::setting_table()) settings.push_back(setting_json(it));
+  for (const dtfm::exporter::Exporter& it : dtfm::exporter::exporters())
+    if (it.target) trainers.push_back(trainer_json(it));
+  std::cout << ordered_json{{"settings", settings}, {"trainers", trainers}}.dump(1) << "\n";
 }

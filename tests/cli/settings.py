@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The JSON Schema of the settings of jobs and plans, configs/schemas/settings.schema.json, and their tables in
-docs/files/job.md are those that follow from the rows of core/plan/settings.cpp.
+docs/files/job.md are those that follow from the rows of core/plan/settings.cpp; docs/exported-settings.md has how
+every exporter of a trainer accounts for every setting.
 
 usage: settings.py [--update] SOURCE_FOLDER PRINT_SETTINGS
 
@@ -122,19 +123,45 @@ def page_with_tables(page, rows):
     return page
 
 
+def exported_page(settings, trainers):
+    """A table per trainer; every trainer has a row for every setting."""
+    keys = [row["key"] for row in settings]
+    text = """# How do settings reach a trainer?
+
+Every setting of a plan is accounted for in every export to a trainer for which plans are made. This page
+is written by a test from the tables in `planner/export/`. The forms are
+
+- **file**: the exported files contain the setting. The export reads them back and compares the value
+  with the plan's.
+- **layout**: it follows from the number of ranks, their layers and their messages, which are read back.
+- **built in**: the trainer knows only the value with which it runs plans (`dtfm-plan --list-targets`).
+- **note**: the README of the exported folder says it.
+"""
+    for trainer in trainers:
+        rows = trainer["settings"]
+        if [row["key"] for row in rows] != keys:
+            raise SystemExit(f"{trainer['name']} does not account for {set(keys) - {row['key'] for row in rows}}")
+        text += f"\n## {trainer['name']}\n\n{trainer['version']}: {trainer['evidence']}.\n\n| setting | form | how |\n|---|---|---|\n"
+        text += "".join(f"| `{row['key']}` | {row['form']} | {row['as']} |\n" for row in rows)
+    return text
+
+
 def main(arguments):
     is_update = arguments[:1] == ["--update"]
     root, program = arguments[is_update:]
-    rows = json.loads(subprocess.run([program], capture_output=True, text=True, check=True).stdout)
+    tables = json.loads(subprocess.run([program], capture_output=True, text=True, check=True).stdout)
+    rows = tables["settings"]
     schema, page = Path(root) / "configs/schemas/settings.schema.json", Path(root) / "docs/files/job.md"
+    exported = Path(root) / "docs/exported-settings.md"
     is_current = True
-    for path, text in ((schema, json.dumps(schema_of(rows), indent=2, ensure_ascii=False) + "\n"), (page, page_with_tables(page.read_text(), rows))):
+    for path, text in ((schema, json.dumps(schema_of(rows), indent=2, ensure_ascii=False) + "\n"), (page, page_with_tables(page.read_text(), rows)),
+                       (exported, exported_page(rows, tables["trainers"]))):
         old = path.read_text() if path.exists() else ""
         if is_update:
             path.write_text(text)
         elif text != old:
             is_current = False
-            print(f"{path} is not what core/plan/settings.cpp says; run: python3 tests/cli/settings.py --update . {program}")
+            print(f"{path} is not what the tables in core/plan/settings.cpp and planner/export say; run: python3 tests/cli/settings.py --update . {program}")
             print("".join(difflib.unified_diff(old.splitlines(True), text.splitlines(True), "file", "table")))
     return 0 if is_current else 1
 

@@ -34,6 +34,30 @@ Job gpt_job() {
   return job;
 }
 
+/// Llama with an untied head in bf16, which every target trains.
+Job llama_job() {
+  Job job = gpt_job();
+  job.model = Transformer{.layers = 8,
+                          .hidden = 1024,
+                          .heads = 16,
+                          .sequence = 512,
+                          .vocabulary = 32000,
+                          .kv_heads = 8,
+                          .feed_forward = 2816,
+                          .gated = true,
+                          .biases = false,
+                          .rms_norm = true,
+                          .learned_positions = false,
+                          .tied = false,
+                          .flash_attention = true};
+  job.training.precision = Precision::bf16;
+  return job;
+}
+
+Transformer& model_of(Job& job) {
+  return std::get<Transformer>(job.model);
+}
+
 /// Two pipelines of two stages.
 Plan uniform_plan(const Job& job) {
   return plan_of(job, 2, 2, 8);
@@ -89,7 +113,7 @@ TEST_CASE("a job is restricted to what its target runs") {
   CHECK(format_all(restrict_to_target(job, Target::megatron)) ==
         Texts{"planned schedule instead of gpipe", "gradient_sync ring instead of sharded-ps",
               "optimizer adam-20 instead of adam-16", "uniform_pipelines true instead of false",
-              "tied_embedding_sync true instead of false"});
+              "tied_embedding_sync true instead of false", "messages megatron instead of ahead"});
   CHECK(job.target == Target::megatron);
   CHECK(job.automatic[Setting::schedule]);
   CHECK(job.execution.schedule == Schedule::one_f_one_b_blocking);
@@ -98,7 +122,7 @@ TEST_CASE("a job is restricted to what its target runs") {
   CHECK(first_schedule(job) == Schedule::one_f_one_b_blocking);
   CHECK(min_stages(job) == 1);
   job.execution.schedule = Schedule::interleaved;
-  CHECK(min_stages(job) == 3);
+  CHECK(min_stages(job) == 2);
 }
 
 TEST_CASE("settings that a target runs are kept and the order of computations where possible") {
@@ -110,21 +134,25 @@ TEST_CASE("settings that a target runs are kept and the order of computations wh
   job.execution.gradient_sync = GradientSync::ring;
   job.execution.overlap = true;
   CHECK(format_all(restrict_to_target(job, Target::megatron)) ==
-        Texts{"schedule 1f1b-blocking instead of 1f1b", "uniform_pipelines true instead of false"});
+        Texts{"schedule 1f1b-blocking instead of 1f1b", "optimizer adam-18 instead of sgd-12",
+              "uniform_pipelines true instead of false", "messages megatron instead of ahead"});
   job.execution.schedule = Schedule::interleaved;
   job.execution.chunks = 2;
   CHECK(restrict_to_target(job, Target::megatron).empty());
   CHECK(job.execution.chunks == 2);
   CHECK(format_all(restrict_to_target(job, Target::deepspeed)) ==
-        Texts{"schedule 1f1b-blocking instead of interleaved", "overlap false instead of true"});
+        Texts{"schedule 1f1b-blocking instead of interleaved", "optimizer_sharding zero1 instead of none",
+              "optimizer adam-16 instead of adam-18", "overlap false instead of true",
+              "messages deepspeed instead of megatron"});
   CHECK_FALSE(job.execution.chunks);
 }
 
 TEST_CASE("changes get the values that the planner decided for what a target leaves open") {
   Job job = gpt_job();
   job.execution.schedule = Schedule::gpipe;
-  CHECK(decided_changes({{"parallelism.schedule", "1f1b", "auto"}, {"training.recompute", "none", "full"}}, job) ==
-        std::vector<TargetChange>{{"parallelism.schedule", "1f1b", "gpipe"}, {"training.recompute", "none", "full"}});
+  CHECK(decided_changes({{"parallelism.schedule", "1f1b", "auto"}, {"training.recompute", "none", "full"}},
+                        job) == std::vector<TargetChange>{{"parallelism.schedule", "1f1b", "gpipe"},
+                                                          {"training.recompute", "none", "full"}});
 }
 
 TEST_CASE("open settings stay open unless the target has a single choice") {
@@ -146,7 +174,7 @@ TEST_CASE("open settings stay open unless the target has a single choice") {
 }
 
 TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1 or none") {
-  Job job = gpt_job();
+  Job job = llama_job();
   job.execution.optimizer_sharding = OptimizerSharding::zero1;
   job.execution.gradient_sync = GradientSync::ring;
   Job open = job;
@@ -161,7 +189,7 @@ TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1
   CHECK(change(Target::deepspeed) == "");
   CHECK(change(Target::torchtitan) == "optimizer_sharding none instead of zero1");
   job.execution.optimizer_sharding = OptimizerSharding::zero2;
-  CHECK(change(Target::deepspeed) == "planned optimizer_sharding instead of zero2");
+  CHECK(change(Target::deepspeed) == "optimizer_sharding zero1 instead of zero2");  // always in bf16
   Plan plan = plan_of(job, 1, 2, 8);
   plan.execution = job.execution;
   CHECK(run_on_target(plan, job, Target::megatron).plan.execution.optimizer_sharding ==
@@ -174,6 +202,34 @@ TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1
   CHECK_FALSE(is_choice(open, Setting::optimizer_sharding, "zero2"));
 }
 
+TEST_CASE("DeepSpeed's pipelines partition the optimizer state in bf16 and only then by themselves") {
+  Job job = gpt_job();
+  job.execution.gradient_sync = GradientSync::ring;
+  for (const Precision precision : {Precision::fp16, Precision::bf16, Precision::fp32}) {
+    job.training.precision = precision;
+    Job own = job;
+    restrict_to_target(own, Target::deepspeed);
+    CHECK(own.execution.optimizer_sharding ==
+          (precision == Precision::bf16 ? OptimizerSharding::zero1 : OptimizerSharding::none));
+  }
+  job.training.precision = Precision::bf16;
+  job.automatic[Setting::optimizer_sharding] = true;
+  restrict_to_target(job, Target::deepspeed);
+  CHECK_FALSE(job.automatic[Setting::optimizer_sharding]);
+}
+
+TEST_CASE("a precision that a target does not run is replaced, because the planner does not choose it") {
+  Job job = gpt_job();
+  const Texts changes = format_all(restrict_to_target(job, Target::pytorch_pipelining));
+  CHECK(std::count(changes.begin(), changes.end(), "precision bf16 instead of fp16") == 1);
+  CHECK(std::count(changes.begin(), changes.end(), "optimizer adam-18 instead of adam-16") == 1);
+  CHECK_FALSE(job.automatic[Setting::precision]);
+  job.training.precision = Precision::fp32;
+  restrict_to_target(job, Target::pytorch_pipelining);
+  CHECK(job.training.precision == Precision::fp32);
+  CHECK(job.training.optimizer == Optimizer::adam_16);
+}
+
 TEST_CASE("restricting a job or a plan again changes nothing") {
   for (const TargetTraits& target : target_table()) {
     CAPTURE(target.name);
@@ -182,7 +238,7 @@ TEST_CASE("restricting a job or a plan again changes nothing") {
     job.execution.compression.gradients = 0.5;
     restrict_to_target(job, target.kind);
     CHECK(restrict_to_target(job, target.kind).empty());
-    const Job given = gpt_job();
+    const Job given = target.llama_only ? llama_job() : gpt_job();
     const TargetedPlan once = run_on_target(uniform_plan(given), given, target.kind);
     CHECK_FALSE(once.changes.empty());
     CHECK(once.plan.execution == once.job.execution);
@@ -196,7 +252,98 @@ TEST_CASE("restricting a job or a plan again changes nothing") {
   }
 }
 
-TEST_CASE("only pytorch needs no barrier between iterations, and with fp16 it does") {
+TEST_CASE("a precision that a target does not have is replaced, and so is the optimizer with it") {
+  const auto changes = [](Target target, Precision precision, Optimizer optimizer) {
+    Job job = llama_job();
+    job.training.precision = precision;
+    job.training.optimizer = optimizer;
+    Texts texts = format_all(restrict_to_target(job, target));
+    std::erase_if(texts, [](const std::string& it) {
+      return !it.starts_with("precision") && !it.starts_with("optimizer ");
+    });
+    return texts;
+  };
+  CHECK(changes(Target::torchtitan, Precision::fp16, Optimizer::adam_20) ==
+        Texts{"precision bf16 instead of fp16", "optimizer adam-18 instead of adam-20"});
+  CHECK(changes(Target::torchtitan, Precision::fp32, Optimizer::adam_16).empty());
+  CHECK(changes(Target::megatron, Precision::fp32, Optimizer::adam_16) ==
+        Texts{"precision tf32 instead of fp32"});
+  for (const Optimizer optimizer : {Optimizer::sgd_8, Optimizer::sgd_12, Optimizer::host_offload})
+    for (const Target target : {Target::megatron, Target::torchtitan})
+      CHECK(changes(target, Precision::bf16, optimizer) ==
+            Texts{fmt::format("optimizer adam-18 instead of {}", name_of(optimizer))});
+}
+
+TEST_CASE("models that a target does not train are rejected with what they have") {
+  const auto error = [](Target target, const auto& change) {
+    Job job = llama_job();
+    change(job);
+    return error_message([&] { check_model(traits(target), job); });
+  };
+  CHECK(error(Target::torchtitan, [](Job&) {}) == "no error");
+  CHECK_THAT(error(Target::torchtitan, [](Job& it) { it = gpt_job(); }),
+             contains("the model has learned positions, layer norms, an MLP without gate, biases, but"));
+  CHECK_THAT(error(Target::torchtitan, [](Job& it) { model_of(it).biases = true; }),
+             contains("the model has biases, but torchtitan trains Llama-like models; use --to megatron"));
+  for (const Target target : {Target::megatron, Target::torchtitan})
+    CHECK_THAT(error(target, [](Job& it) { model_of(it).encoder = true; }),
+               contains("the model is an encoder"));
+  CHECK_THAT(error(Target::megatron, [](Job& it) { it.training.precision = Precision::fp32; }),
+             contains("flash attention in fp32; megatron has it only in 16 bits; plan with precision bf16"));
+  CHECK(error(Target::torchtitan, [](Job& it) { it.training.precision = Precision::fp32; }) == "no error");
+}
+
+// 16 heads, 8 key-value heads, MLP width 2816 = 2⁸ · 11, sequence 512.
+TEST_CASE("a target divides among tensor-parallel devices what it can") {
+  const auto obstacle = [](Target target, int tensor, const auto& change) {
+    Job job = llama_job();
+    change(job);
+    return tensor_obstacle(traits(target), job, tensor);
+  };
+  const auto nothing = [](Job&) {};
+  for (const Target target : {Target::megatron, Target::torchtitan})
+    for (const int tensor : {1, 2, 4, 8}) CHECK(obstacle(target, tensor, nothing).empty());
+  CHECK(obstacle(Target::megatron, 3, nothing) == "16 heads are not a multiple of tp=3");
+  CHECK(obstacle(Target::megatron, 16, nothing).empty());  // each key-value head on two devices
+  CHECK(obstacle(Target::torchtitan, 16, nothing) == "8 key-value heads are not a multiple of tp=16");
+  const auto three = [](Job& job) {
+    model_of(job).hidden = 1536;
+    model_of(job).heads = 24;
+  };
+  CHECK(obstacle(Target::megatron, 3, three) == "8 key-value heads are not a multiple or divisor of tp=3");
+  const auto odd_sequence = [&](Job& job) {
+    three(job);
+    model_of(job).kv_heads = 24;
+    model_of(job).feed_forward = 3000;
+  };
+  CHECK(obstacle(Target::megatron, 3, odd_sequence) ==
+        "sequence 512 is not a multiple of tp=3, as sequence_parallel requires");
+  CHECK(obstacle(Target::megatron, 3, [&](Job& job) {
+          odd_sequence(job);
+          job.parallelism.sequence_parallel = false;
+        }).empty());
+  CHECK(obstacle(Target::megatron, 4, [](Job& job) { model_of(job).feed_forward = 3001; }) ==
+        "feed_forward 3001 is not a multiple of tp=4");
+}
+
+TEST_CASE("torchtitan rejects 1F1B with few micro-batches, and tied embeddings over several stages") {
+  Job job = llama_job();
+  job.training.global_batch = 2;
+  job.execution.schedule = Schedule::one_f_one_b;
+  Plan plan = plan_of(job, 2, 2, 1);
+  CHECK_THAT(error_message([&] { run_on_target(plan, job, Target::torchtitan); }),
+             contains("schedule 1f1b with 1 micro-batches per flush over 2 stages"));
+  CHECK(error_message([&] { run_on_target(plan, job, Target::megatron); }) == "no error");
+  plan.execution.schedule = Schedule::gpipe;
+  CHECK(error_message([&] { run_on_target(plan, job, Target::torchtitan); }) == "no error");
+  job.training.global_batch = 4;
+  model_of(job).tied = true;
+  CHECK_THAT(error_message([&] { run_on_target(plan_of(job, 2, 2, 2), job, Target::torchtitan); }),
+             contains("the model ties embedding and head, but pipelines have 2 stages"));
+  CHECK(error_message([&] { run_on_target(plan_of(job, 1, 2, 2), job, Target::torchtitan); }) == "no error");
+}
+
+TEST_CASE("only programs of this project need no barrier between iterations, and with fp16 they do") {
   for (const TargetTraits& target : target_table())
     for (const Precision precision : {Precision::fp16, Precision::bf16, Precision::fp32}) {
       CAPTURE(target.name, precision);
@@ -204,12 +351,14 @@ TEST_CASE("only pytorch needs no barrier between iterations, and with fp16 it do
       job.training.precision = precision;
       restrict_to_target(job, target.kind);
       CHECK(job.execution.iteration_barrier ==
-            (target.kind != Target::pytorch || precision == Precision::fp16));
+            (target.iteration_barrier || job.training.precision == Precision::fp16));
+      CHECK(target.iteration_barrier ==
+            (target.kind != Target::pytorch && target.kind != Target::pytorch_pipelining));
     }
 }
 
 TEST_CASE("tensor parallelism of a target applies only to plans that have it") {
-  Job job = gpt_job();
+  Job job = llama_job();
   job.parallelism.sequence_parallel = false;
   job.parallelism.scatter_gather = true;
   CHECK(run_on_target(uniform_plan(job), job, Target::torchtitan).job.parallelism.scatter_gather);

@@ -26,7 +26,8 @@ ONE_EACH = [[(0, 3), "x"], [(3, 7), "y"]], [[(0, 3), "z"], [(3, 7), "w"]]
 
 
 def plan(pipelines, **more):
-    model = {"kind": "transformer", "layers": 7, "hidden": 1024, "heads": 16, "sequence": 512, "vocabulary": 50257}
+    model = {"kind": "transformer", "layers": 7, "hidden": 1024, "heads": 16, "sequence": 512, "vocabulary": 50257,
+             "gated": True, "biases": False, "norm": "rms", "positions": "rotary", "tied": False}
     job = {"version": 1, "name": "worked", "model": model, "training": {"global_batch": 16, "micro_batch": 1},
            "parallelism": {"schedule": "gpipe"}}
     return {"schema": "dtfm-plan/1", "job": job, **more, "pipelines": [
@@ -107,6 +108,7 @@ sys.exit(max(worker.wait() for worker in workers))
 class Torchrun(Launch):
     def start(self, pipelines, *options):
         self.program("torchrun", TORCHRUN)
+        self.program("getent", "#!/bin/sh\n")  # finds every machine
         (self.folder / "store").mkdir()
         out, worker = self.export(pipelines, "--to", "torchrun", *options), self.worker()
         self.run_all([([out / "torchrun.sh", host, *worker], {"TEST_HOST": host, "STORE": str(self.folder / "store")})
@@ -129,9 +131,55 @@ class Torchrun(Launch):
 
     def test_one_failure_ends_the_others(self):
         self.program("torchrun", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 7\nexec sleep 300\n")
+        self.program("getent", "#!/bin/sh\n")
         out = self.export(STAGES, "--to", "torchrun")
         done = subprocess.run([out / "torchrun.sh", "gc", "true"], env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 7)
+
+    def test_a_master_that_does_not_resolve(self):
+        """gc, of rank 0."""
+        self.program("torchrun", "#!/bin/sh\necho started\n")
+        for options, script in ((["--to", "torchrun"], "torchrun.sh"), (["--to", "pytorch"], "start.sh"),
+                                (["--to", "torchrun", "--agents", "host", "--order", "pipeline-major"], "torchrun.sh")):
+            out = self.export(IN_BLOCKS, *options, "--force")
+            started = time.monotonic()
+            done = subprocess.run([out / script, "ga", "true"], env=self.environment, capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"{script}: the address of rank 0, 'gc', does not resolve: pass --hosts to dtfm-export, or "
+                                          "add it to /etc/hosts\n")
+            self.assertLess(time.monotonic() - started, 25)
+
+    def test_a_numeric_address_resolves(self):
+        self.program("torchrun", "#!/bin/sh\necho started\n")
+        (self.folder / "hosts").write_text("ga 10.255.255.1\ngb 10.255.255.2\ngc 10.255.255.3\n")
+        out = self.export(STAGES, "--to", "torchrun", "--hosts", self.folder / "hosts")
+        done = subprocess.run([out / "torchrun.sh", "10.255.255.2", "true"], env=self.environment, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "started\n", ""))
+
+    def test_no_torchrun(self):
+        out = self.export(STAGES, "--to", "pytorch")
+        (self.folder / "few").mkdir()
+        for name in ("bash", "dirname", "env"):
+            (self.folder / "few" / name).symlink_to(shutil.which(name))
+        done = subprocess.run([out / "start.sh", "gc"], env={"PATH": str(self.folder / "few")}, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "start.sh: torchrun is not on the PATH: activate the environment with PyTorch\n"))
+
+    def test_start_sh_starts_the_program_of_the_trainer(self):
+        self.program("torchrun", '#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES ${NCCL_ALGO-none} ${OMP_NUM_THREADS-none} $*"\n')
+        self.program("getent", "#!/bin/sh\n")
+        for key in ("NCCL_ALGO", "OMP_NUM_THREADS"):
+            self.environment.pop(key, None)
+        for target, algorithm in (("pytorch", "none"), ("deepspeed", "Ring"), ("pytorch-pipelining", "Ring")):
+            out = self.export(STAGES, "--to", target, "--port", "9000", "--force")
+            done = subprocess.run([out / "start.sh", "ga", "--steps", "3"], env=self.environment, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            common = "--nnodes 6 --nproc_per_node 1"
+            self.assertEqual(sorted(done.stdout.splitlines()), [
+                f"{gpu} {algorithm} 1 {common} --node_rank {rank} --master_addr gc --master_port 9000 {out}/train.py --steps 3"
+                for gpu, rank in enumerate((2, 5))])
+            done = subprocess.run([out / "start.sh"], env=self.environment, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (2, "usage: start.sh MACHINE [OPTION...] # of train.py\n"))
 
 
 class OpenMpi(Launch):
@@ -280,20 +328,10 @@ class Trainers(Launch):
         self.assertIn("--pipeline-model-parallel-layout\nEttt|tt|ttL\n", words)
 
     def test_python_compiles(self):
-        for target in ("torchtitan-py", "deepspeed-py"):
+        for target in ("torchtitan", "deepspeed", "pytorch-pipelining"):
             out = self.export(STAGES, "--to", target, "--force")
             for path in out.glob("*.py"):
                 compile(path.read_text(), str(path), "exec")
-
-    def test_toml_is_toml(self):
-        try:
-            import tomllib
-        except ImportError:
-            self.skipTest("no tomllib (Python 3.11)")
-        out = self.export(STAGES, "--to", "torchtitan")
-        toml = tomllib.loads((out / "torchtitan.toml").read_text())
-        self.assertEqual(toml["parallelism"]["module_fqns_per_model_part"][1], ["layers.3", "layers.4"])
-        self.assertEqual(toml["training"], {"local_batch_size": 8, "global_batch_size": 16, "seq_len": 512})
 
 
 class Netem(Launch):

@@ -14,7 +14,7 @@ namespace {
 ExportBundle two_pipelines(std::vector<int> first, std::vector<int> second, int layers = 7) {
   ExportBundle bundle;
   bundle.job.name = "two";
-  bundle.job.model = Transformer{layers, 1024, 16, 512, 50257};
+  bundle.job.model = llama_of(layers);
   bundle.job.training.global_batch = 16;
   bundle.job.execution.micro_batch = 1;
   bundle.job.execution.schedule = Schedule::one_f_one_b;
@@ -45,8 +45,8 @@ std::string rejection_message(const std::string& name, ExportBundle bundle) {
   return error_message([&] { export_files(run_on_trainer(bundle, {&target, 1}), {&target, 1}); });
 }
 
-const std::vector<std::string> common_layout = {"megatron",  "torchtitan",   "torchtitan-py",
-                                                "deepspeed", "deepspeed-py", "dtfm"};
+const std::vector<std::string> common_layout = {"megatron", "torchtitan", "pytorch-pipelining", "deepspeed",
+                                                "dtfm"};
 
 TEST_CASE("pipelines that split layers differently are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {2, 3, 2});
@@ -80,9 +80,8 @@ TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target 
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: stage 2 uses tp=2, stage 0 tp=1; megatron has one tensor-parallel size; use --to "
         "pytorch, or plan with --target megatron");
-  for (const char* name : {"torchtitan", "torchtitan-py", "deepspeed-py"})
-    CHECK_THAT(rejection_message(name, bundle), contains("has one tensor-parallel size"));
-  for (const char* name : {"pytorch", "dtfm"})
+  CHECK_THAT(rejection_message("torchtitan", bundle), contains("has one tensor-parallel size"));
+  for (const char* name : {"pytorch", "dtfm", "deepspeed", "pytorch-pipelining"})
     CHECK_THAT(rejection_message(name, bundle), contains("has no tensor parallelism"));
   CHECK(rejection_message("petals", bundle) == "no error");
   bundle.locations[at(bundle.plan.pipelines[0].stages[2].devices[1])] = {"far", "far", 0};
@@ -123,12 +122,20 @@ TEST_CASE("different numbers of micro-batches and indivisible batches are reject
   CHECK_THAT(rejection_message("megatron", bundle), contains("do not make up the job's global batch 64"));
 }
 
-TEST_CASE("splits that a trainer cannot make are rejected") {
-  const ExportBundle bundle = two_pipelines({4, 1, 2}, {4, 1, 2});
-  CHECK(rejection_message("deepspeed", bundle) ==
-        "deepspeed: partition_method cannot produce 4/1/2 (uniform gives 3/2/2); use --to deepspeed-py, "
-        "or plan with --target deepspeed");
-  CHECK(rejection_message("deepspeed-py", bundle) == "no error");
+TEST_CASE("the programs for DeepSpeed and torch's pipelining have decoders and optimizers on the GPU") {
+  for (const char* name : {"deepspeed", "pytorch-pipelining"}) {
+    ExportBundle bundle = two_pipelines({4, 1, 2}, {4, 1, 2});
+    CHECK(rejection_message(name, bundle) == "no error");
+    bundle.job.training.optimizer = Optimizer::host_offload;
+    CHECK_THAT(rejection_message(name, bundle), contains("the optimizer is on the host"));
+    bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
+    std::get<Transformer>(bundle.job.model).encoder = true;
+    CHECK_THAT(rejection_message(name, bundle), contains("the model is an encoder"));
+  }
+  ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
+  bundle.job.training.optimizer = Optimizer::sgd_12;
+  bundle.job.training.precision = Precision::fp16;
+  CHECK_THAT(rejection_message("deepspeed", bundle), contains("sgd-12 accumulates gradients in fp32"));
 }
 
 TEST_CASE("only Megatron accepts a stage without layers") {
@@ -136,8 +143,9 @@ TEST_CASE("only Megatron accepts a stage without layers") {
   const Exporter* target = &find_exporter("megatron");
   ExportBundle assigned = bundle;
   fill_slots(assigned);
+  assigned = run_on_trainer(std::move(assigned), {&target, 1});
   CHECK_THAT(file_text(export_files(assigned, {&target, 1}), "megatron.sh"), contains("\"E|tttt|tttL\""));
-  for (const char* name : {"torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm", "petals"})
+  for (const char* name : {"torchtitan", "pytorch-pipelining", "deepspeed", "dtfm", "petals"})
     CHECK_THAT(rejection_message(name, bundle), contains("stage 0 has no layers (0/4/3)"));
 }
 
@@ -148,17 +156,21 @@ TEST_CASE("single-stage pipelines and uneven flushes and virtual stages are reje
   bundle = two_pipelines({3, 4}, {3, 4});
   bundle.job.execution.schedule = Schedule::gpipe;
   bundle.job.execution.flush = 3;
-  for (const char* name : {"dtfm", "torchtitan", "torchtitan-py"})
+  for (const char* name : {"dtfm", "pytorch-pipelining"})
     CHECK_THAT(rejection_message(name, bundle), contains("flush every 3 of 8 micro-batches"));
   bundle.job.execution.flush = 4;
   CHECK(rejection_message("dtfm", bundle) == "no error");
   bundle.job.parallelism = {};
   bundle.job.execution.schedule = Schedule::interleaved;
   bundle.job.execution.chunks = 2;
-  for (const char* name : {"dtfm", "deepspeed-py", "petals"})
+  for (const char* name : {"dtfm", "deepspeed", "petals"})
     CHECK_THAT(rejection_message(name, bundle), contains("schedule interleaved with 2 chunks"));
-  CHECK_THAT(rejection_message("megatron", bundle),
-             contains("schedule interleaved over 2 stages; megatron needs at least 3"));
+  bundle = two_pipelines({7}, {7});
+  bundle.job.execution.schedule = Schedule::interleaved;
+  bundle.job.execution.chunks = 2;
+  for (const std::string name : {"megatron", "torchtitan"})
+    CHECK_THAT(rejection_message(name, bundle),
+               contains(fmt::format("schedule interleaved over 1 stages; {} needs at least 2", name)));
 }
 
 TEST_CASE("models that are not transformers are rejected") {
@@ -166,7 +178,7 @@ TEST_CASE("models that are not transformers are rejected") {
   LayerChain chain;
   chain.layers.resize(2);
   bundle.job.model = chain;
-  for (const char* name : {"megatron", "torchtitan", "torchtitan-py", "dtfm", "petals"})
+  for (const char* name : {"megatron", "torchtitan", "deepspeed", "pytorch-pipelining", "dtfm", "petals"})
     CHECK_THAT(rejection_message(name, bundle), contains("chain of layers"));
 }
 
@@ -185,16 +197,17 @@ TEST_CASE("two trainers or an unsupported rank order or an unknown target are re
                make_export_files(worked_example, {"megatron", "pytorch"});
              }),
              contains("both trainers"));
-  CHECK_THAT(
-      error_message([] { make_export_files(worked_example, {"torchtitan"}, {}, RankOrder::pipeline_major); }),
-      contains("torchtitan: ranks must be stage-major"));
+  CHECK_THAT(error_message([] {
+               make_export_files(example_for("torchtitan"), {"torchtitan"}, {}, RankOrder::pipeline_major);
+             }),
+             contains("torchtitan: ranks must be stage-major"));
   CHECK_THAT(error_message([] { find_exporter("megatorn"); }), contains("did you mean `megatron`?"));
   CHECK_THAT(error_message([] { find_exporter("nanotron"); }),
              contains("nanotron splits layers by its own cost model"));
   CHECK_THAT(error_message([] { find_exporter("swarm"); }),
              contains("only 4 stages (head, body1, body2, tail) exist"));
   CHECK(error_message([] { find_exporter("varuna"); }) ==
-        "--to: varuna was removed; use pytorch, megatron or deepspeed-py");
+        "--to: varuna was removed; use pytorch, megatron or deepspeed");
   CHECK(error_message([] { find_exporter("flashflex"); }) ==
         "--to: flashflex was removed; use pytorch, which also runs heterogeneous pipelines");
   CHECK_THAT(error_message([] { find_exporter("opendiloco"); }), contains("not representable"));
@@ -222,10 +235,12 @@ TEST_CASE("a plan is exported with the settings that the trainer runs") {
   using Texts = std::vector<std::string>;
   CHECK(changes("megatron") ==
         Texts{"schedule 1f1b-blocking instead of gpipe", "gradient_sync ring instead of sharded-ps",
-              "optimizer adam-20 instead of adam-16", "tied_embedding_sync true instead of false",
+              "optimizer adam-20 instead of adam-16", "messages megatron instead of ahead",
               "flush none instead of 4", "activations 1 instead of 0.5"});
-  CHECK(changes("torchtitan") == Texts{"gradient_sync ring instead of sharded-ps",
-                                       "overlap true instead of false", "activations 1 instead of 0.5"});
+  CHECK(changes("torchtitan") ==
+        Texts{"precision bf16 instead of fp16", "gradient_sync ring instead of sharded-ps",
+              "optimizer adam-18 instead of adam-16", "messages torch instead of ahead",
+              "flush none instead of 4", "activations 1 instead of 0.5"});
   CHECK(changes("dtfm") == Texts{"recompute full instead of none",
                                  "optimizer host-offload instead of adam-16",
                                  "activations 1 instead of 0.5"});

@@ -1,6 +1,9 @@
 // Checks that exported files describe the plan, for any plan, and that files which contradict it are
 // detected.
 #include <algorithm>
+#include <array>
+#include <map>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
@@ -15,8 +18,9 @@ namespace {
 PlanConstraints kind_for(std::string_view name) {
   PlanConstraints kind;
   kind.is_uniform = name != "pytorch";
-  kind.has_equal_stages = name == "deepspeed";
-  kind.max_tensor = name == "pytorch" || name == "dtfm" || name == "petals" ? 1 : 3;
+  const auto target = find_exporter(name).target;
+  kind.max_tensor = (target && !traits(*target).tensor_parallelism) || name == "petals" ? 1 : 3;
+  kind.is_llama = name == "torchtitan";
   return kind;
 }
 
@@ -27,8 +31,13 @@ ExportBundle bundle_for(Rng& rng, const Exporter& exporter) {
   ExportBundle bundle = arbitrary_bundle(rng, kind_for(exporter.name), order);
   while (exporter.name == "dtfm" && bundle.plan.pipelines.front().stages.size() == 1)
     bundle = arbitrary_bundle(rng, kind_for(exporter.name), order);
+  // torchtitan fills pipelines with 1F1B.
+  while (exporter.name == "torchtitan" && bundle.plan.pipelines.front().micro_batches <
+                                              static_cast<int>(bundle.plan.pipelines.front().stages.size()))
+    bundle = arbitrary_bundle(rng, kind_for(exporter.name), order);
   bundle.launch.any_gpu = true;
-  return bundle;
+  const Exporter* target = &exporter;
+  return run_on_trainer(std::move(bundle), {&target, 1});
 }
 
 constexpr std::uint64_t seeds = repetitions(200);
@@ -54,7 +63,7 @@ TEST_CASE("any plan reads back unchanged from the files of every target") {
 
 /// Returns a bundle with one machine per pipeline, so that the ranks of each are contiguous.
 ExportBundle block_layout_bundle(Rng& rng) {
-  ExportBundle bundle = arbitrary_bundle(rng, {true, false, 2}, RankOrder::pipeline_major);
+  ExportBundle bundle = arbitrary_bundle(rng, {true, 2}, RankOrder::pipeline_major);
   for (const Pipeline& pipeline : bundle.plan.pipelines) {
     int gpu = 0;
     const std::string host = fmt::format("machine {}", &pipeline - bundle.plan.pipelines.data());
@@ -91,9 +100,9 @@ TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 3);
-    ExportBundle bundle = arbitrary_bundle(rng, {true, false, 2}, RankOrder(rng.below(2)));
+    ExportBundle bundle = arbitrary_bundle(rng, {true, 2}, RankOrder(rng.below(2)));
     const int stages = static_cast<int>(bundle.plan.pipelines.front().stages.size());
-    const int chunks = stages < 3 ? 1 : 1 + static_cast<int>(rng.below(3));
+    const int chunks = stages < 2 ? 1 : 1 + static_cast<int>(rng.below(3));
     // The first and the last virtual stage hold embedding and loss, and at least one layer.
     const auto split = random_split(rng, 24, stages, chunks > 1 ? chunks : 0);
     for (Pipeline& pipeline : bundle.plan.pipelines) {
@@ -107,6 +116,7 @@ TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron
       bundle.job.execution.chunks = chunks;
     }
     bundle.plan.execution = bundle.job.execution;
+    bundle = run_on_trainer(std::move(bundle), {&target, 1});
     bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
     const ExportFiles files = export_files(bundle, {&target, 1});
     CHECK(target->read_back(files, bundle).rows == rank_rows(bundle));
@@ -118,7 +128,7 @@ TEST_CASE("each rank order follows the rule of the trainers") {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     for (const RankOrder order : {RankOrder::stage_major, RankOrder::pipeline_major}) {
       Rng rng = Rng::for_task(seed, 1);
-      const ExportBundle bundle = arbitrary_bundle(rng, {true, false, 3}, order);
+      const ExportBundle bundle = arbitrary_bundle(rng, {true, 3}, order);
       const auto& stages = bundle.plan.pipelines.front().stages;
       const int T = static_cast<int>(stages.front().devices.size()), P = static_cast<int>(stages.size()),
                 D = static_cast<int>(bundle.plan.pipelines.size());
@@ -166,11 +176,20 @@ TEST_CASE("files that contradict the plan are detected") {
   };
   const Case cases[] = {{"megatron", "megatron.sh", "--pipeline-model-parallel-size"},
                         {"megatron", "megatron.sh", "--global-batch-size"},
-                        {"torchtitan", "torchtitan.toml", "layers."},
-                        {"torchtitan", "torchtitan.toml", "pipeline_parallel_degree"},
-                        {"torchtitan-py", "dtfm_plan.py", "data_parallel_shard_degree ="},
+                        {"torchtitan", "dtfm_plan.py", "\"layers."},
+                        {"torchtitan", "dtfm_plan.py", "pipeline_parallel_degree="},
+                        {"torchtitan", "dtfm_plan.py", "local_batch_size="},
+                        {"torchtitan", "dtfm_plan.py", "data_parallel_shard_degree="},
                         {"deepspeed", "ds_config.json", "gradient_accumulation_steps"},
-                        {"deepspeed-py", "dtfm_pipeline.py", "LAYERS ="},
+                        {"deepspeed", "pipeline.json", "\"layers\": ["},
+                        {"deepspeed", "pipeline.json", "replicas"},
+                        {"deepspeed", "start.sh", "\n  \""},
+                        {"pytorch-pipelining", "pipeline.json", "\"layers\": ["},
+                        {"pytorch-pipelining", "pipeline.json", "\"micro_batches\": "},
+                        {"pytorch-pipelining", "pipeline.json", "\"chunks\": "},
+                        {"pytorch-pipelining", "schedule.csv", "F0,"},
+                        {"pytorch-pipelining", "start.sh", "0 gc "},
+                        {"pytorch", "start.sh", "0 gc "},
                         {"dtfm", "dtfm.sh", "\n  \""},
                         {"dtfm", "dtfm.sh", "--batch-size"},
                         {"pytorch", "program.json", "chunks"},
@@ -186,7 +205,8 @@ TEST_CASE("files that contradict the plan are detected") {
     choices.launch.any_gpu = true;
     const Exporter* target = &exporter;
     choices.order = choose_rank_order({&target, 1}, {});
-    const ExportBundle bundle = read_export_bundle({"plan.json", worked_example}, std::nullopt, choices);
+    const ExportBundle bundle = run_on_trainer(
+        read_export_bundle({"plan.json", example_for(it.target)}, std::nullopt, choices), {&target, 1});
     const ExportFiles files = export_files(bundle, {&target, 1});
     REQUIRE_FALSE(is_rejected(exporter, files, bundle));
     const std::size_t location = digit_after(file_text(files, it.file), it.key);
@@ -196,22 +216,71 @@ TEST_CASE("files that contradict the plan are detected") {
   }
 }
 
+/// The worked example with twelve layers, and settings that `n` chooses, run by the target.
+ExportBundle bundle_with_settings(const Exporter* target, std::size_t n) {
+  const auto pick = [&](const auto& values) {
+    const auto value = *(std::begin(values) + static_cast<std::ptrdiff_t>(n % std::size(values)));
+    n /= std::size(values);
+    return value;
+  };
+  ExportBundle bundle = read_export_bundle({"plan.json", worked_example}, std::nullopt, {});
+  std::get<Transformer>(bundle.job.model).layers = 12;
+  bundle.job.training.global_batch = 24;
+  bundle.job.training.precision = pick(std::array{Precision::fp32, Precision::tf32, Precision::bf16});
+  bundle.job.training.optimizer = pick(std::array{Optimizer::adam_16, Optimizer::sgd_12, Optimizer::sgd_8});
+  ExecutionConfig execution;
+  execution.micro_batch = 1;
+  execution.gradient_sync = GradientSync::ring;
+  execution.schedule = pick(traits(*target->target).schedules);
+  execution.recomputation = pick(std::array{Recomputation::none, Recomputation::full});
+  execution.optimizer_sharding = pick(std::array{OptimizerSharding::none, OptimizerSharding::zero1});
+  execution.flush = pick(std::array{std::optional<int>(), std::optional(6)});
+  if (traits(execution.schedule).has_chunks) execution.chunks = 2;
+  bundle.job.execution = bundle.plan.execution = execution;
+  for (Pipeline& pipeline : bundle.plan.pipelines) {
+    pipeline.micro_batches = 12;
+    for (int s = 0; s < 3; ++s) pipeline.stages[at(s)].layers = {4 * s, 4 * s + 4};
+  }
+  bundle = run_on_trainer(bundle, {&target, 1});
+  bundle.assignments = assign_ranks(bundle.plan, bundle.job, RankOrder::stage_major);
+  return bundle;
+}
+
+/// export_files compares all that is read back.
+TEST_CASE("all settings that DeepSpeed and torch's pipelining run read back from their files") {
+  for (const char* name : {"deepspeed", "pytorch-pipelining"}) {
+    const Exporter* target = &find_exporter(name);
+    const std::size_t count = 3 * 3 * traits(*target->target).schedules.size() * 2 * 2 * 2;
+    std::set<std::map<Setting, std::string>> found;
+    for (std::size_t n = 0; n < count; ++n) {
+      CAPTURE(name, n);
+      const ExportBundle bundle = bundle_with_settings(target, n);
+      found.insert(target->read_back(export_files(bundle, {&target, 1}), bundle).settings);
+    }
+    // Precision, optimizer and recomputation; and DeepSpeed's sharding, which is always zero1 in bf16, or
+    // schedule and flush.
+    CHECK(found.size() ==
+          (name == std::string_view("deepspeed") ? 3u * 3 * 2 * 2 - 3 * 2 : 3u * 3 * 2 * 5 * 2));
+  }
+}
+
 TEST_CASE("with virtual stages a device has layers from several ranges") {
   // 2 chunks over 3 stages of 4/4/4 layers: chunk 0 of each has layers 0-2, 2-4, 4-6, chunk 1 has 6-8, 8-10,
   // 10-12.
   ExportBundle bundle;
-  bundle.job.model = Transformer{12, 1024, 16, 512, 50257};
+  bundle.job.model = llama_of(12);
   bundle.job.training.global_batch = 6;
   bundle.job.execution.micro_batch = 1;
   bundle.job.execution.schedule = Schedule::interleaved;
   bundle.job.execution.chunks = 2;
   bundle.plan.pipelines = {{6, {{{0, 4}, {0}}, {{4, 8}, {1}}, {{8, 12}, {2}}}}};
   bundle.locations = {{"a", "a", 0}, {"b", "b", 0}, {"c", "c", 0}};
+  bundle.plan.execution = bundle.job.execution;
   bundle.assignments = assign_ranks(bundle.plan, bundle.job, RankOrder::stage_major);
   CHECK(bundle.assignments[1].layers == std::vector<std::pair<int, int>>{{2, 4}, {8, 10}});
-  for (const char* name : {"megatron", "torchtitan", "torchtitan-py"}) {
+  for (const char* name : {"megatron", "torchtitan", "pytorch-pipelining"}) {
     const Exporter* target = &find_exporter(name);
-    const ExportFiles files = export_files(bundle, {&target, 1});
+    const ExportFiles files = export_files(run_on_trainer(bundle, {&target, 1}), {&target, 1});
     if (std::string_view(name) == "megatron")
       CHECK(file_text(files, "megatron.sh").find("\"Ett|tt|tt|tt|tt|ttL\"") != std::string::npos);
     CHECK(file_text(files, rank_table_file).find("\"layers\":[[2,4],[8,10]]") != std::string::npos);

@@ -94,28 +94,60 @@ TEST_CASE("Megatron gets the sequence parallelism of the job with tensor paralle
   CHECK_FALSE(has(single, "CUDA_DEVICE_MAX_CONNECTIONS"));
 }
 
-TEST_CASE("torchtitan gets its documented configuration in both dialects") {
-  CHECK(has(file("torchtitan", "torchtitan.toml"), R"(
-[parallelism]
-data_parallel_replicate_degree = 2
-data_parallel_shard_degree = 1
-tensor_parallel_degree = 1
-context_parallel_degree = 1
-pipeline_parallel_degree = 3
-pipeline_parallel_schedule = "1F1B"
-pipeline_parallel_microbatch_size = 2
-module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"],
-                              ["layers.3","layers.4"],
-                              ["layers.5","layers.6","norm","output"]]
+TEST_CASE("torchtitan gets its documented configuration") {
+  const std::string python =
+      file_text(make_export_files(example_for("torchtitan"), {"torchtitan"}), "dtfm_plan.py");
+  CHECK(has(python, R"(
+LAYERS, HIDDEN, HEADS, KV_HEADS, FEED_FORWARD = 7, 2048, 16, 16, 8192
+VOCABULARY, SEQUENCE, TIED = 50304, 2048, False
 )"));
-  const std::string python = file("torchtitan-py", "dtfm_plan.py");
-  CHECK(has(python,
-            "    p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree "
-            "= 3, 2, 1\n"));
-  CHECK(has(python, "    p.pipeline_parallel_schedule, p.num_pp_microbatches = \"1F1B\", 8\n"));
-  CHECK(has(
-      python,
-      R"(    p.module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"],["layers.3","layers.4"],["layers.5","layers.6","norm","lm_head"]])"));
+  CHECK(has(python, R"(
+            local_batch_size=16,  # sequences of a replica between two flushes
+            global_batch_size=32,
+)"));
+  CHECK(has(python, R"(
+            pipeline_parallel_degree=3,
+            data_parallel_replicate_degree=2,
+            data_parallel_shard_degree=1,
+            tensor_parallel_degree=1,
+            context_parallel_degree=1,
+            expert_parallel_degree=1,
+            enable_sequence_parallel=True,
+            pipeline_parallel_schedule="1F1B",
+            pipeline_parallel_microbatch_size=2,
+            module_fqns_per_model_part=[
+                ["tok_embeddings","layers.0","layers.1","layers.2"],
+                ["layers.3","layers.4"],
+                ["layers.5","layers.6","norm","lm_head"],
+            ],
+)"));
+  CHECK(has(python, "\n        activation_checkpoint=None,"));
+  CHECK(has(python, "\n            disable_cuda_graphs=True,"));
+}
+
+TEST_CASE("Megatron gets every setting of the plan") {
+  const auto flags = [](const std::string& key, const std::string& value, const std::string& parallelism) {
+    std::string plan = worked_example;
+    const std::string_view schedule = "{\"schedule\": \"1f1b\"}", precision = "\"precision\": \"fp16\"";
+    if (!parallelism.empty()) plan.replace(plan.find(schedule), schedule.size(), "{" + parallelism + "}");
+    if (!key.empty())
+      plan.replace(plan.find(precision), precision.size(),
+                   fmt::format("\"precision\": \"bf16\", \"{}\": \"{}\"", key, value));
+    return file_text(make_export_files(plan, {"megatron"}), "megatron.sh");
+  };
+  const std::string plain = flags("", "", "");
+  CHECK(has(plain, "\n  --fp16\n  --optimizer adam\n"));
+  CHECK(has(plain, "\n  --ffn-hidden-size 8192\n"));
+  CHECK(has(plain, "\n  --attention-backend unfused\n  --attention-dropout 0.1\n"));
+  CHECK(has(plain, "\n  --mock-data\n  --tokenizer-type NullTokenizer\n  --vocab-size 50303\n"));
+  CHECK_FALSE(has(plain, "--overlap-grad-reduce"));
+  CHECK(has(flags("", "", R"("schedule": "1f1b", "overlap": true)"), "\n  --overlap-grad-reduce\n"));
+  CHECK(has(flags("recompute", "selective", ""), "\n  --bf16\n"));
+  CHECK(has(flags("recompute", "selective", ""), "\n  --recompute-granularity selective\n"));
+  CHECK(has(flags("recompute", "full", ""),
+            "\n  --recompute-granularity full\n  --recompute-method uniform\n  --recompute-num-layers 1\n"));
+  CHECK(has(flags("optimizer", "sgd-8", ""), "\n  --optimizer adam\n"));
+  CHECK_FALSE(has(plain, "--overlap-p2p-communication-warmup-flush"));
 }
 
 TEST_CASE("a plan with zero1 gets the flags of sharded optimizers") {
@@ -127,15 +159,48 @@ TEST_CASE("a plan with zero1 gets the flags of sharded optimizers") {
     return file_text(make_export_files(plan, {target}, {}, {}), name);
   };
   CHECK(has(text("megatron", "megatron.sh"), "\n  --use-distributed-optimizer\n"));
-  CHECK(has(text("deepspeed", "ds_config.json"), R"("zero_optimization": {"stage": 1})"));
+  CHECK(has(text("deepspeed", "ds_config.json"), "\"stage\": 1,"));
   CHECK_FALSE(has(file("megatron", "megatron.sh"), "--use-distributed-optimizer"));
 }
 
+// The keys of docs.deepspeed.ai/docs/config-json; batch: 2 replicas × 8 micro-batches × 2.
 TEST_CASE("DeepSpeed gets its documented JSON") {
-  CHECK(
-      file("deepspeed", "ds_config.json") ==
-      R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, "zero_optimization": {"stage": 0}})"
-      "\n");
+  CHECK(file("deepspeed", "ds_config.json") == R"({
+ "train_batch_size": 32,
+ "train_micro_batch_size_per_gpu": 2,
+ "gradient_accumulation_steps": 8,
+ "optimizer": {
+  "type": "AdamW",
+  "params": {
+   "lr": 0.001,
+   "betas": [
+    0.9,
+    0.999
+   ],
+   "eps": 1e-08,
+   "weight_decay": 0.01,
+   "torch_adam": true
+  }
+ },
+ "gradient_clipping": 0.0,
+ "steps_per_print": 1000000,
+ "zero_optimization": {
+  "stage": 0
+ },
+ "fp16": {
+  "enabled": true,
+  "initial_scale_power": 16
+ }
+}
+)");
+}
+
+// The format of torch/distributed/pipelining/schedules.py. Device d of 3 begins with 2 − d forwards.
+TEST_CASE("torch's pipelining gets the schedule as a table") {
+  CHECK(file("pytorch-pipelining", "schedule.csv") ==
+        "0F0,0F1,0F2,0B0,0F3,0B1,0F4,0B2,0F5,0B3,0F6,0B4,0F7,0B5,0B6,0B7\n"
+        "1F0,1F1,1B0,1F2,1B1,1F3,1B2,1F4,1B3,1F5,1B4,1F6,1B5,1F7,1B6,1B7\n"
+        "2F0,2B0,2F1,2B1,2F2,2B2,2F3,2B3,2F4,2B4,2F5,2B5,2F6,2B6,2F7,2B7\n");
 }
 
 TEST_CASE("DT-FM gets its documented processes") {

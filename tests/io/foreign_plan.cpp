@@ -196,6 +196,7 @@ TEST_CASE("unusual but valid input is noted") {
         Notes{"ignored flags that do not affect the plan: `--nnodes`, "
               "`--pipeline-model-paralel-size` (did "
               "you mean `--pipeline-model-parallel-size`?), `--lr`",
+              "--fp16 is not among the flags, but the plan assumes precision: fp16, as job seven says",
               "Megatron runs schedule 1f1b, but the plan uses gpipe as the job says"});
   const auto csv = make_plan_source({"plan.csv", table}, {});
   CHECK(read_any_plan(csv, three_hosts(), seven_layers(), false).notes ==

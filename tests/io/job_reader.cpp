@@ -472,5 +472,5 @@ TEST_CASE("a job for a target has the settings that it runs and may not have oth
   CHECK(error_in(small + "target: megatorn\n") ==
         "job.yaml:5:9: `target`: unknown `megatorn`; did you mean `megatron`?");
   CHECK(error_in(small + "target: varuna\n") ==
-        "job.yaml:5:9: `target`: varuna was removed; use pytorch, megatron or deepspeed-py");
+        "job.yaml:5:9: `target`: varuna was removed; use pytorch, megatron or deepspeed");
 }

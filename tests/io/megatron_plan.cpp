@@ -323,6 +323,53 @@ TEST_CASE("a note says that flags and job differ in sequence parallelism") {
                                  "sequence_parallel: false, as job small says"});
 }
 
+TEST_CASE("a note for every flag that differs from the job has both values") {
+  using Notes = std::vector<std::string>;
+  Job job = job_of(8);
+  job.training.precision = Precision::bf16;
+  job.training.optimizer = Optimizer::adam_18;
+  const auto notes_of = [&](const std::string& more) {
+    Notes notes;
+    plan_of("--pipeline-model-parallel-size 4 " + more, eight, job, &notes);
+    std::erase_if(notes, [](const std::string& note) { return note.starts_with("ranks names hosts"); });
+    return notes;
+  };
+  const std::string same = "--bf16 --attention-backend unfused ";
+  CHECK(notes_of(same).empty());
+  CHECK(notes_of(same + "--optimizer adam --attention-dropout 1e-1 --ffn-hidden-size 32 "
+                        "--normalization LayerNorm --num-query-groups 7")
+            .empty());
+  CHECK(notes_of(same + "--lr 1 --hidden-dropout 0") ==
+        Notes{"ignored flags that do not affect the plan: `--lr`, `--hidden-dropout`"});
+  CHECK(
+      notes_of("--fp16 --attention-backend unfused --recompute-granularity full --recompute-method uniform "
+               "--optimizer sgd --overlap-grad-reduce") ==
+      Notes{"--fp16 is among the flags, but the plan assumes precision: bf16, as job small says",
+            "--bf16 is not among the flags, but the plan assumes precision: bf16, as job small says",
+            "--optimizer sgd is among the flags, but the plan assumes optimizer: adam-18, as job small says",
+            "--overlap-grad-reduce is among the flags, but the plan assumes overlap: false, as job small "
+            "says",
+            "--recompute-granularity full is among the flags, but the plan assumes recompute: none, as job "
+            "small says"});
+  // Without a flag, Megatron-LM takes flash attention in 16 bits, and with --swiglu 8 h ÷ 3.
+  CHECK(
+      notes_of("--bf16 --swiglu") ==
+      Notes{"--ffn-hidden-size is not among the flags (0 by default), but the plan assumes feed_forward: 32, "
+            "as job small says",
+            "--swiglu is among the flags, but the plan assumes gated: false, as job small says",
+            "--attention-backend is not among the flags (flash by default), but the plan assumes attention: "
+            "eager, as job small says"});
+  CHECK(notes_of(same + "--recompute-activations") ==
+        Notes{"--recompute-granularity is not among the flags, but the plan assumes recompute: none, as job "
+              "small says"});
+  CHECK(notes_of(same + "--fp16 --fp16 --ffn-hidden-size $FFN").size() == 1);  // its value is not known
+  job.execution.recomputation = Recomputation::full;
+  CHECK(
+      notes_of(same + "--recompute-granularity full --recompute-method block --recompute-num-layers 1") ==
+      Notes{"--recompute-method block is among the flags, but the plan assumes recompute: full, as job small "
+            "says"});
+}
+
 TEST_CASE("a note says that flags and job differ in optimizer sharding") {
   const auto notes_of = [](const std::string& more, OptimizerSharding sharding) {
     Job job = job_of(8);

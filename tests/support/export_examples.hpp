@@ -28,6 +28,18 @@ inline const std::string worked_example = R"({"schema": "dtfm-plan/1",
   {"micro_batches": 8, "stages": [{"layers": [0, 3], "devices": ["gb:0"]}, {"layers": [3, 5], "devices": ["gc:2"]},
                                   {"layers": [5, 7], "devices": ["ga:1"]}]}]})";
 
+/// The worked example for a target: torchtitan trains only models like Llama.
+inline std::string example_for(std::string_view target) {
+  std::string plan = worked_example;
+  if (target != "torchtitan") return plan;
+  const std::string_view end = "\"tied\": false}";
+  plan.replace(
+      plan.find(end), end.size(),
+      "\"tied\": false, \"gated\": true, \"biases\": false, \"norm\": \"rms\", \"positions\": \"rotary\", "
+      "\"attention\": \"flash\"}");
+  return plan;
+}
+
 /// Returns the exported files of these targets.
 inline ExportFiles make_export_files(const std::string& plan, std::vector<std::string> names,
                                      ExportChoices choices = {}, std::optional<RankOrder> order = {}) {
@@ -40,22 +52,39 @@ inline ExportFiles make_export_files(const std::string& plan, std::vector<std::s
 
 /// Which properties of the pipelines of a random plan are fixed.
 struct PlanConstraints {
-  bool is_uniform = true;         // same depth, layers, micro-batches and tensor degree
-  bool has_equal_stages = false;  // same number of layers in each stage
+  bool is_uniform = true;  // same depth, layers, micro-batches and tensor degree
   int max_tensor = 1;
+  bool is_llama = false;  // otherwise a GPT
 };
 
-/// Returns a random plan of a GPT of 24 layers on machines with 1 to 4 GPUs, in any order.
+/// Llama of any size; its head is not tied.
+inline Transformer llama_of(int layers) {
+  return {.layers = layers,
+          .hidden = 1024,
+          .heads = 16,
+          .sequence = 512,
+          .vocabulary = 32000,
+          .kv_heads = 8,
+          .feed_forward = 2816,
+          .gated = true,
+          .biases = false,
+          .rms_norm = true,
+          .learned_positions = false,
+          .tied = false,
+          .flash_attention = true};
+}
+
+/// Returns a random plan of a model of 24 layers on machines with 1 to 4 GPUs, in any order.
 inline ExportBundle arbitrary_bundle(Rng& rng, const PlanConstraints& kind, RankOrder order) {
   const auto below = [&](int bound) {
     return static_cast<int>(rng.below(static_cast<std::uint32_t>(bound)));
   };
   ExportBundle bundle;
   bundle.job.name = "any";
-  bundle.job.model = Transformer{24, 1024, 16, 512, 50257};
+  bundle.job.model = kind.is_llama ? llama_of(24) : Transformer{24, 1024, 16, 512, 50257};
   bundle.job.execution.micro_batch = 1 + below(3);
   bundle.job.execution.schedule = below(2) == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
-  const int replicas = 1 + below(4), depth = kind.has_equal_stages ? 1 << below(4) : 2 + below(5);
+  const int replicas = 1 + below(4), depth = 2 + below(5);
   const int tensor = 1 << below(kind.max_tensor);
   int assignments = 0, all = 0;
   Plan& plan = bundle.plan;
@@ -65,7 +94,7 @@ inline ExportBundle arbitrary_bundle(Rng& rng, const PlanConstraints& kind, Rank
     } else {
       const int stages = kind.is_uniform ? depth : 2 + below(5);
       Pipeline pipeline{2 * (1 + below(8)), {}};
-      const auto layers = random_split(rng, 24, stages, kind.has_equal_stages ? 24 / stages : 1);
+      const auto layers = random_split(rng, 24, stages, 1);
       for (int s = 0; s < stages; ++s) pipeline.stages.push_back({layers[at(s)], {}});
       plan.pipelines.push_back(pipeline);
     }

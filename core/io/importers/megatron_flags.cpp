@@ -4,9 +4,11 @@
 #include <array>
 #include <charconv>
 #include <set>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "core/io/importers/megatron_settings.hpp"
 #include "core/io/text/shell_words.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
@@ -16,22 +18,19 @@ namespace {
 
 constexpr int max_value = 1'000'000'000;
 
-enum class FlagArgument { none, number, word };
-
 struct KnownFlag {
   std::string_view name;
   FlagArgument argument;
+  bool may_repeat = false;  // the last one counts, as for Megatron-LM
 };
 
-/// Flags that affect a plan, from megatron/training/arguments.py of Megatron-LM (core 0.14 and later).
-constexpr std::array<KnownFlag, 20> known_flags = {{
+/// Flags of sizes and parallelism, from megatron/training/arguments.py of Megatron-LM (core 0.14 and later).
+constexpr std::array<KnownFlag, 19> size_flags = {{
     {"--tensor-model-parallel-size", FlagArgument::number},
     {"--pipeline-model-parallel-size", FlagArgument::number},
     {"--context-parallel-size", FlagArgument::number},
     {"--expert-model-parallel-size", FlagArgument::number},
     {"--use-tp-pp-dp-mapping", FlagArgument::none},
-    {"--sequence-parallel", FlagArgument::none},
-    {"--use-distributed-optimizer", FlagArgument::none},
     {"--num-layers", FlagArgument::number},
     {"--pipeline-model-parallel-layout", FlagArgument::word},
     {"--decoder-first-pipeline-num-layers", FlagArgument::number},
@@ -45,12 +44,24 @@ constexpr std::array<KnownFlag, 20> known_flags = {{
     {"--seq-length", FlagArgument::number},
     {"--micro-batch-size", FlagArgument::number},
     {"--global-batch-size", FlagArgument::number},
+    {"--use-rotary-position-embeddings", FlagArgument::none},
 }};
 
+/// All flags that affect a plan.
+std::span<const KnownFlag> known_flags() {
+  static const std::vector<KnownFlag> all = [] {
+    std::vector<KnownFlag> flags(size_flags.begin(), size_flags.end());
+    for (const MegatronSettingFlag& it : megatron_setting_flags())
+      flags.push_back({it.name, it.argument, true});
+    return flags;
+  }();
+  return all;
+}
+
 const KnownFlag* find_flag(std::string_view name) {
-  const auto found = std::find_if(known_flags.begin(), known_flags.end(),
-                                  [&](const KnownFlag& flag) { return flag.name == name; });
-  return found == known_flags.end() ? nullptr : found;
+  for (const KnownFlag& it : known_flags())
+    if (it.name == name) return &it;
+  return nullptr;
 }
 
 bool is_flag(std::string_view word) {
@@ -113,7 +124,9 @@ MegatronFlags::MegatronFlags(std::string_view text, const std::string& file, Inp
 
 void MegatronFlags::add(const std::string& name, const Value& value, InputErrors& errors) {
   const auto [first, is_new] = values_.try_emplace(name, value);
-  if (!is_new)
+  if (!is_new && find_flag(name)->may_repeat)
+    first->second = value;
+  else if (!is_new)
     errors.add(value.where, fmt::format("{} is given twice, first at {}", name, first->second.where));
 }
 
@@ -126,7 +139,7 @@ std::string MegatronFlags::format_ignored_flags() const {
   if (ignored_.empty()) return "";
   constexpr std::size_t max_named = 12;
   std::vector<std::string_view> names;
-  for (const KnownFlag& flag : known_flags) names.push_back(flag.name);
+  for (const KnownFlag& flag : known_flags()) names.push_back(flag.name);
   std::string text = "ignored flags that do not affect the plan:";
   for (std::size_t i = 0; i < std::min(ignored_.size(), max_named); ++i) {
     text += (i == 0 ? " " : ", ") + quote(ignored_[i]);

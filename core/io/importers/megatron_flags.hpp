@@ -21,8 +21,8 @@ class MegatronFlags {
 
   /// Splits the lines of `text` (UTF-8) into words (split_shell_words) and looks for `--flag value` and
   /// `--flag=value`. Variables are not expanded. Words that are neither a known flag nor its value are
-  /// ignored. Adds to `errors`, at file:line:column: flags without a value, values that are not positive
-  /// integers, and duplicate flags.
+  /// ignored. Adds to `errors`, at file:line:column: flags without a value, and of flags of sizes and
+  /// parallelism values that are not positive integers, and duplicates. Of other flags the last one counts.
   MegatronFlags(std::string_view text, const std::string& file, InputErrors& errors);
 
   bool has(std::string_view flag) const { return values_.contains(flag); }

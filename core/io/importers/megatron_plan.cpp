@@ -9,6 +9,7 @@
 #include "core/base/index.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "core/io/importers/megatron_flags.hpp"
+#include "core/io/importers/megatron_settings.hpp"
 #include "core/io/importers/megatron_stages.hpp"
 #include "core/io/readers/device_inventory.hpp"
 #include "core/io/readers/rank_file.hpp"
@@ -153,18 +154,11 @@ class MegatronReader {
 /// Notes on differences between the plan and what Megatron does.
 std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& flags, const Job& job) {
   std::vector<std::string> notes;
-  if (const bool divides = job.parallelism.sequence_parallel;
-      plan.tensor > 1 && divides != flags.has("--sequence-parallel"))
-    notes.push_back(
-        fmt::format("--sequence-parallel is {}among the flags, but the plan assumes sequence_parallel: {}, "
-                    "as job {} says",
-                    divides ? "not " : "", divides, job.name));
-  if (const bool shards = plan.execution.optimizer_sharding == OptimizerSharding::zero1;
-      shards != flags.has("--use-distributed-optimizer"))
-    notes.push_back(
-        fmt::format("--use-distributed-optimizer is {}among the flags, but the plan assumes "
-                    "optimizer_sharding: {}, as job {} says",
-                    shards ? "not " : "", name_of(plan.execution.optimizer_sharding), job.name));
+  Job decided = job;
+  decided.execution = plan.execution;
+  for (std::string& line : megatron_differences(
+           flags, {decided, plan.tensor, static_cast<int>(plan.pipelines.front().stages.size())}))
+    notes.push_back(std::move(line));
   if (traits(plan.execution.schedule).forwards_first)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
   const auto& stages = plan.pipelines.front().stages;

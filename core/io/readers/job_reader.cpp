@@ -266,15 +266,18 @@ void read_profiles(const YamlValue& value, const FileReader& open_file, bool wit
 void read_target(const YamlValue& value, const YamlMap& map, Job& job) {
   for (const RemovedTarget& it : removed_targets())
     if (value.is_word(it.name)) throw value.value_error(std::string(it.message));
-  const Target target = target_table()[value.choice(names_in(target_table()))].kind;
-  for (const TargetChange& change : restrict_to_target(job, target)) {
+  std::optional<Target> target;
+  for (const RenamedTarget& it : renamed_targets())
+    if (value.is_word(it.name)) target = it.kind;
+  if (!target) target = target_table()[value.choice(names_in(target_table()))].kind;
+  for (const TargetChange& change : restrict_to_target(job, *target)) {
     const std::size_t dot = change.key.find('.');
     const auto section = map.optional(change.key.substr(0, dot));
     if (!section) continue;
     for (const auto& [key, setting] : section->entries())
       if (key.is_word(change.key.substr(dot + 1)) && !setting.is_word("auto"))
         throw setting.value_error(fmt::format("target {} does not run {}; expected {}, or no such key",
-                                              name_of(target), quote(change.from), quote(change.to)));
+                                              name_of(*target), quote(change.from), quote(change.to)));
   }
 }
 

@@ -15,6 +15,7 @@ for agent in "${agents[@]}"; do
   [ "$address" != "$machine" ] || break
 done
 [ "$address" = "$machine" ] || { echo "torchrun.sh: the plan has no machine '$machine'" >&2; exit 2; }
+@checks@
 # Static rendezvous is required: other backends number the agents arbitrarily.
 CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes "$nodes" --nproc_per_node "$ranks" --node_rank "$node" \
   --master_addr "$master" --master_port "$port" "$@"

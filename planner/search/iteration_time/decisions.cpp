@@ -22,12 +22,13 @@ namespace {
 /// Ratios of fp16 activations and gradients: uncompressed, 8 bits, 4 bits.
 constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
 
-/// Whether the heads and widths of a transformer are multiples of `tensor`. The widths of other models are
-/// not known; they are assumed to be multiples of powers of two.
-bool divides(const Model& model, int tensor) {
-  const auto* transformer = std::get_if<Transformer>(&model);
+/// Whether the heads and widths of a transformer are multiples of `tensor`, and the job's target can divide
+/// it. The widths of other models are not known; they are assumed to be multiples of powers of two.
+bool divides(const Job& job, int tensor) {
+  const auto* transformer = std::get_if<Transformer>(&job.model);
   if (transformer == nullptr) return std::has_single_bit(static_cast<unsigned>(tensor));
-  return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0;
+  return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0 &&
+         (!job.target || tensor_obstacle(traits(*job.target), job, tensor).empty());
 }
 
 /// Degrees that the job allows, up to the number of devices of the largest host. If a degree does not divide
@@ -38,7 +39,7 @@ std::vector<int> tensor_degrees(const Topology& topology, const Job& job) {
   for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
   std::vector<int> degrees;
   for (int degree = 1; degree <= largest; ++degree)
-    if (divides(job.model, degree) && is_choice(job, Setting::tensor, degree)) degrees.push_back(degree);
+    if (divides(job, degree) && is_choice(job, Setting::tensor, degree)) degrees.push_back(degree);
   return degrees;
 }
 
@@ -221,7 +222,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
   if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
-    return divides(job.model, it) && is_choice(job, Setting::tensor, it) && degrees.back() % it == 0;
+    return divides(job, it) && is_choice(job, Setting::tensor, it) && degrees.back() % it == 0;
   });
   if (!undecided[Setting::tensor] || !are_possible) return decide_job(std::move(job));
   job.parallelism.tensor = degrees.back();

@@ -124,9 +124,7 @@ class Enumerator {
     const int layers = job_->model.stages.layers();
     const int stages = static_cast<int>(sequence.size());
     count_steps(1);
-    const bool divides = stages > 0 && layers % stages == 0;
-    if (stages > 0 && stages == shape_.stages.value_or(stages) && stages >= min_stages(job_->problem.job) &&
-        (divides || !requires_equal_stages(job_->problem.job))) {
+    if (stages > 0 && stages == shape_.stages.value_or(stages) && stages >= min_stages(job_->problem.job)) {
       std::vector<std::pair<int, int>> cuts;
       add_cuts(sequence, usage, cuts, 0);
     }
@@ -150,9 +148,7 @@ class Enumerator {
       pipelines_[usage].push_back({sequence, cuts, {}, {}});
       return;
     }
-    int begin = left == 1 ? layers : first + chunks, last = layers - (left - 1) * chunks;
-    if (requires_equal_stages(job_->problem.job))
-      begin = last = first + layers / static_cast<int>(sequence.size());
+    const int begin = left == 1 ? layers : first + chunks, last = layers - (left - 1) * chunks;
     for (int end = begin; end <= last; ++end) {
       cuts.emplace_back(first, end);
       add_cuts(sequence, usage, cuts, end);
@@ -297,7 +293,9 @@ class Enumerator {
     }
     for (int own = least; own <= most; own += step) {
       const int flush = job_->model.flush;
-      const bool can_run = flush == 0 || own <= flush || flush % step == 0;
+      const bool can_run =
+          (flush == 0 || own <= flush || flush % step == 0) &&
+          can_have_stages(job_->problem.job, static_cast<int>(ordered_[first]->classes.size()), own);
       if (batches - own > capacities || !can_run) continue;
       layout_.pipelines[first].micro_batches = own;
       split_micro_batches(first + 1, batches - own, capacities);

@@ -115,7 +115,7 @@ PlanCandidate PlanEvaluator::evaluate_with_flushes(Plan plan) {
 std::optional<PlanCandidate> PlanEvaluator::evaluate_with_flushes_up_to(double max_energy, Plan plan) {
   plan.execution.flush = job_->problem.job.execution.flush;
   const bool can_add_flushes = traits(job_->model.schedule).forwards_first && job_->model.flush == 0 &&
-                               !job_->model.sharding.gradients;
+                               !job_->model.sharding.gradients && may_flush(job_->problem.job);
   if (can_add_flushes && deficit_bytes(plan) > 0)
     plan.execution.flush = std::max(1, fit_flush_interval(*job_, plan));
   return evaluate_up_to(max_energy, std::move(plan));
@@ -146,7 +146,6 @@ PlanCandidate fit_plan(PlanEvaluator& evaluator, Plan plan) {
   const bool is_homogeneous_plan = is_homogeneous(plan, job);
   const double layers = job.model.stages.layers();
   const bool may_split =
-      !requires_equal_stages(job.problem.job) &&
       static_cast<double>(plan.pipelines.front().stages.size()) * layers * layers <= max_split_steps;
   // The best layer split depends on the micro-batches, and vice versa.
   std::vector<Plan> begins = {plan};
@@ -183,7 +182,6 @@ void cut(Plan& plan, std::size_t stage, int end) {
 PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
   const bool may_have_more_flushes = best.plan.execution.flush && best.job->model.flush == 0;
   if ((!may_have_more_flushes && best.job->model.chunks == 1) || !have_same_layers(best.plan)) return best;
-  if (requires_equal_stages(best.job->problem.job)) return best;
   if (best.job->model.stages.layers() > max_recut_layers) return best;
   PlanEvaluator evaluator(best.job, score);
   for (int pass = 0; pass < cut_refinement_passes; ++pass) {

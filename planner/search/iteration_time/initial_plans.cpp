@@ -179,11 +179,11 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
   if (limits.stages.value_or(stages) != stages || limits.replicas.value_or(replicas) != replicas)
     return false;
   if (stages > job.model.stages.layers() / job.model.chunks) return false;
-  if (stages < min_stages(job.problem.job)) return false;
-  if (stages > 1 && requires_single_devices(job.problem.job)) return false;
-  if (requires_equal_stages(job.problem.job) && job.model.stages.layers() % stages != 0) return false;
-  if (replicas > max_tensor_groups(job) / stages) return false;
   const int batches = micro_batch_count(job.problem.job), step = batch_step(job, stages);
+  if (stages < min_stages(job.problem.job)) return false;
+  if (!can_have_stages(job.problem.job, stages, batches / replicas)) return false;
+  if (stages > 1 && requires_single_devices(job.problem.job)) return false;
+  if (replicas > max_tensor_groups(job) / stages) return false;
   if (batches % step != 0 || replicas > batches / step) return false;
   if (requires_uniform_pipelines(job) && batches / step % replicas != 0) return false;
   return job.model.flush % step == 0 || job.model.flush >= batches;  // every round consists of whole steps

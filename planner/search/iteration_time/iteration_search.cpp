@@ -22,9 +22,11 @@ namespace {
 std::string describe_available(const DecidedJob& job) {
   const Job& of = job.problem.job;
   const std::string target =
-      of.target ? fmt::format("; target {} requires {} or more stages{}", name_of(*of.target), min_stages(of),
-                              requires_equal_stages(of) ? " with equally many layers" : "")
-                : "";
+      of.target
+          ? fmt::format("; target {} requires {} or more stages{}{}", name_of(*of.target), min_stages(of),
+                        traits(*of.target).filled_1f1b ? ", with 1f1b at most as many as micro-batches" : "",
+                        traits(*of.target).tied_pipelines ? "" : ", one if the embedding is tied")
+          : "";
   return fmt::format(
       "there are {} devices, {} layers and {} micro-batches{}{}{}",
       job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),

@@ -8,6 +8,7 @@
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/editable_plan.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/plan_moves.hpp"
@@ -96,6 +97,7 @@ class PlanAnnealer {
   void refit_flush() {
     const cost::IterationModel& model = best_.job->model;
     if (model.flush > 0 || !traits(model.schedule).forwards_first) return;
+    if (!may_flush(best_.job->problem.job)) return;
     if (!plan().execution.flush && estimator_.deficit_bytes(plan()) <= 0) return;
     int longest = 0;
     for (const Pipeline& pipeline : plan().pipelines) longest = std::max(longest, pipeline.micro_batches);

@@ -60,7 +60,7 @@ void swap_stages(EditablePlan& plan, Rng& rng) {
 }
 
 void shift_layers(EditablePlan& plan, Rng& rng) {
-  if (plan.stages() < 2 || requires_equal_stages(plan.job().problem.job)) return;
+  if (plan.stages() < 2) return;
   const int boundary = below(rng, plan.stages() - 1);
   const bool forward = below(rng, 2) == 0;
   const int from = forward ? boundary : boundary + 1, to = forward ? boundary + 1 : boundary;

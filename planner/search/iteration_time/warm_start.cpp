@@ -6,6 +6,7 @@
 
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/tensor_group_slots.hpp"
@@ -147,7 +148,8 @@ class Repair {
   void find_best(const std::vector<PlanSlot>& slots) {
     PlanEvaluator evaluator(job_, score_);
     Plan plan = plan_;
-    if (job_->model.flush == 0 && evaluator.deficit_bytes(plan) > 0)  // otherwise no group would fit
+    // Otherwise no group would fit.
+    if (job_->model.flush == 0 && may_flush(job_->problem.job) && evaluator.deficit_bytes(plan) > 0)
       if (const int flush = cost::max_fitting_flush(job_->model, plan); flush > 0)
         plan.execution.flush = flush;
     const auto evaluate = [&] {

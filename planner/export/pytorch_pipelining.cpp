@@ -1,0 +1,158 @@
+// torch.distributed.pipelining: a program, the plan's stages, and the schedule as PyTorch's CSV.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/index.hpp"
+#include "core/base/kind_table.hpp"
+#include "core/schedule/schedule.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/pipeline_files.hpp"
+
+namespace dtfm::exporter {
+namespace pipelining {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::string_view target_name = "pytorch-pipelining";
+constexpr const char* schedule_file = "schedule.csv";
+
+constexpr ExportedSettings exported = {{
+    {Setting::global_batch, SettingForm::file, "`micro_batch` × `micro_batches` × `replicas`"},
+    {Setting::micro_batch, SettingForm::file, "`micro_batch`"},
+    {Setting::precision, SettingForm::file, "`precision`"},
+    {Setting::optimizer, SettingForm::file, "`optimizer`, `planned_optimizer`"},
+    {Setting::pipeline, SettingForm::layout, "`layers`"},
+    {Setting::data, SettingForm::layout, "`replicas`"},
+    {Setting::tensor, SettingForm::built_in, "1"},
+    {Setting::schedule, SettingForm::file, "`schedule`, schedule.csv"},
+    {Setting::chunks, SettingForm::layout, "`chunks`"},
+    {Setting::flush, SettingForm::file, "`flush`"},
+    {Setting::gradient_sync, SettingForm::built_in, "rings of NCCL (`NCCL_ALGO` in start.sh)"},
+    {Setting::optimizer_sharding, SettingForm::built_in, "none"},
+    {Setting::overlap, SettingForm::built_in, "one all-reduce per rank after the last backward pass"},
+    {Setting::tied_embedding_sync, SettingForm::built_in, "if the model ties embeddings"},
+    {Setting::iteration_barrier, SettingForm::built_in, "none"},
+    {Setting::messages, SettingForm::built_in, "torch"},
+    {Setting::sequence_parallel, SettingForm::built_in, "no effect without tensor parallelism"},
+    {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
+    {Setting::uniform_pipelines, SettingForm::built_in, "always"},
+    {Setting::recompute, SettingForm::file, "`recompute`"},
+    {Setting::activations, SettingForm::built_in, "no compression"},
+    {Setting::gradients, SettingForm::built_in, "no compression"},
+    {Setting::throughput, SettingForm::built_in, "no compression"},
+    {Setting::bandwidth_threshold, SettingForm::built_in, "no compression"},
+}};
+static_assert(is_complete(exported));
+
+/// PyTorch has classes for these, whose messages differ from those of a CSV in the same order.
+bool has_own_class(Schedule schedule) {
+  return schedule == Schedule::gpipe || schedule == Schedule::one_f_one_b_blocking;
+}
+
+/// One row per device of a pipeline with its operations between two flushes, such as `0F0,0F1,0B0,0B1`:
+/// stage, kind, micro-batch. I and W are the halves of a backward pass.
+std::string schedule_csv(Schedule schedule, int devices, int chunks, int micro_batches) {
+  std::string text;
+  for (int device = 0; device < devices; ++device) {
+    std::vector<std::string> cells;
+    for (const Operation& it : operation_order(schedule, {devices, device, chunks, micro_batches}, 0)) {
+      const char kind = it.kind == Operation::Kind::forward           ? 'F'
+                        : it.kind == Operation::Kind::weight_gradient ? 'W'
+                        : traits(schedule).splits_backward            ? 'I'
+                                                                      : 'B';
+      cells.push_back(fmt::format("{}{}{}", device + devices * it.chunk, kind, it.micro_batch));
+    }
+    text += fmt::format("{}\n", fmt::join(cells, ","));
+  }
+  return text;
+}
+
+void check(const ExportBundle& bundle) {
+  check_pipeline_program(bundle, target_name);
+}
+
+ExportFiles files(const ExportBundle& bundle) {
+  const ExecutionConfig& execution = bundle.job.execution;
+  const Training& training = bundle.job.training;
+  const int chunks = static_cast<int>(virtual_stages(bundle).size()) / stage_count(bundle);
+  ordered_json json = pipeline_json(bundle);
+  json["chunks"] = chunks;
+  json["micro_batch"] = execution.micro_batch;
+  json["micro_batches"] = micro_batches_per_pipeline(bundle);
+  json["flush"] = execution.flush ? ordered_json(*execution.flush) : ordered_json();
+  json["schedule"] = name_of(execution.schedule);
+  ordered_json optimizer = {
+      {"class", optimizer_class(training.optimizer)},
+      {"gradients", traits(training.optimizer).accumulates_fp32 ? "fp32" : "as weights"}};
+  optimizer.update(optimizer_options(training.optimizer));
+  json["optimizer"] = std::move(optimizer);
+  ExportFiles files = pipeline_files(bundle, "pipelining_train.py", json);
+  if (!has_own_class(execution.schedule))
+    files.push_back({schedule_file, schedule_csv(execution.schedule, stage_count(bundle), chunks,
+                                                 micro_batches_per_flush(bundle))});
+  return files;
+}
+
+ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+  const auto json = nlohmann::json::parse(file_text(files, pipeline_file));
+  const auto number = [&](const char* key) { return json.at(key).get<int>(); };
+  const int chunks = number("chunks"), micro_batches = number("micro_batches"), replicas = number("replicas");
+  ReadBack read = read_pipeline_files(files, chunks);
+  read.micro_batches.assign(at(replicas), micro_batches);
+  const Schedule schedule = kind_named(schedule_table(), json.at("schedule").get<std::string>()).value();
+  const int flush = json.at("flush").is_null() ? micro_batches : std::min(number("flush"), micro_batches);
+  DTFM_ASSERT(flush > 0 && micro_batches % flush == 0);  // train.py runs equal rounds
+  const int devices = static_cast<int>(read.rows.size()) / replicas;
+  if (!has_own_class(schedule))
+    DTFM_ASSERT(file_text(files, schedule_file) == schedule_csv(schedule, devices, chunks, flush));
+  const auto& optimizer = json.at("optimizer");
+  const std::string planned = read.settings.at(Setting::optimizer);
+  DTFM_ASSERT((optimizer.at("class") == "AdamW") == planned.starts_with("adam"));
+  DTFM_ASSERT((optimizer.at("gradients") == "fp32") ==
+              traits(kind_named(optimizer_table(), planned).value()).accumulates_fp32);
+  read.settings[Setting::global_batch] = fmt::format("{}", number("micro_batch") * micro_batches * replicas);
+  read.settings[Setting::micro_batch] = fmt::format("{}", number("micro_batch"));
+  read.settings[Setting::schedule] = json.at("schedule").get<std::string>();
+  read.settings[Setting::flush] = json.at("flush").is_null() ? "" : fmt::format("{}", number("flush"));
+  return read;
+}
+
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  std::vector<std::string> notes = program_notes(bundle, pipeline_file);
+  if (!has_own_class(bundle.job.execution.schedule))
+    notes.emplace_back(
+        "PyTorch loads schedule.csv by a private interface, _PipelineScheduleRuntime._load_csv: other "
+        "versions than 2.15 may differ");
+  return notes;
+}
+
+}  // namespace
+}  // namespace pipelining
+
+Exporter pytorch_pipelining_exporter() {
+  using namespace pipelining;
+  return {
+      .name = target_name,
+      .what = "torch.distributed.pipelining of PyTorch 2.15: a program, with any layer split and schedule",
+      .is_trainer = true,
+      .target = Target::pytorch_pipelining,
+      .orders = traits(Target::pytorch_pipelining).orders,
+      .evidence = Evidence::trained,
+      .version = "PyTorch 2.15",
+      .settings = exported,
+      .check = check,
+      .files = files,
+      .read_back = read_back,
+      .usage =
+          "On every machine, with torch on the PATH: `./start.sh MACHINE`. It starts `train.py` for each "
+          "GPU of the plan; options\n"
+          "of `train.py` (`--help`) can follow. pipeline.json has the sizes of batches and the optimizer.",
+      .notes = notes};
+}
+
+}  // namespace dtfm::exporter

@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+"""Megatron-LM's flags, its rules, and megatron-core's own objects accept every exported script, and hold the plan's
+settings. (megatron.training, which parses the flags, is not on PyPI: a list of its flags takes its place.)
+
+usage: accept_megatron.py DTFM_PLAN DTFM_EXPORT
+"""
+
+import dataclasses
+import json
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+import warnings
+from types import SimpleNamespace
+
+import exported_plans
+from exported_plans import GPT, LLAMA, REPORTS, SOURCE, Checks, Planner, combinations
+
+FLAGS = SOURCE.parent / "shared" / "data" / "trainers" / "megatron-lm-flags.json"
+
+MODELS = [
+    GPT,
+    GPT + ", tied: false, attention: flash",
+    GPT + ", gated: true",  # finding 6: the width is still 4 x hidden
+    GPT.replace("heads: 12", "heads: 12, kv_heads: 4"),
+    GPT + ", attention_dropout: false",
+    GPT.replace("hidden: 768", "hidden: 1536") + ", feed_forward: 6002",  # not a multiple of 4
+    LLAMA,
+    LLAMA.replace("kv_heads: 4", "kv_heads: 2"),
+    LLAMA + ", tied: false",
+    LLAMA.replace("attention: flash", "attention: eager"),
+    "preset: gpt2",
+    "preset: opt-125m",
+    "preset: gpt3-xl",
+    "preset: llama-3.2-1b, sequence: 2048",
+    "preset: llama-3.2-3b, sequence: 2048",
+    "preset: qwen-2.5-0.5b",
+    "preset: qwen-2.5-1.5b",
+    "preset: llama-3-8b, sequence: 4096",
+    "preset: gpt-neo-2.7b, sequence: 1024",
+]
+GRID = {
+    "model": MODELS,
+    "cluster": list(exported_plans.CLUSTERS),
+    "global_batch": [8, 16, 24, 48],
+    "micro_batch": [1, 2, "auto"],
+    "precision": ["bf16", "bf16", "fp16", "fp32", "tf32"],
+    "optimizer": ["adam-16", "adam-18", "sgd-8", "sgd-12", "host-offload"],
+    "recompute": ["none", "selective", "full", "auto"],
+    "tensor": [1, 2, "auto", "auto", 4],
+    "schedule": ["auto", "1f1b", "gpipe", "interleaved"],
+    "chunks": [2, 3],
+    "overlap": ["true", "false"],
+    "sharding": ["none", "zero1", "auto"],
+    "sequence_parallel": ["true", "true", "false"],
+    "pipeline": ["auto", 2, 3, 4],
+    "order": ["stage-major", "pipeline-major"],
+}
+
+
+def jobs(count):
+    for it in combinations(count, **GRID):
+        interleaved = it["schedule"] == "interleaved"
+        yield it["cluster"], it["order"], exported_plans.job_text(
+            it["model"],
+            {key: it[key] for key in ("global_batch", "micro_batch", "precision", "optimizer", "recompute")},
+            {
+                "tensor": it["tensor"],
+                "pipeline": it["pipeline"],
+                "schedule": it["schedule"],
+                "chunks": it["chunks"] if interleaved else None,
+                "overlap": it["overlap"],
+                "gradient_sync": "ring",
+                "optimizer_sharding": it["sharding"],
+                "sequence_parallel": it["sequence_parallel"],
+            },
+        )
+
+
+# ---- the script as a shell and Megatron-LM's parser read it ----
+def read_script(text):
+    """The arguments in MEGATRON_ARGS=( … ) and the exported variables."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="()")
+    lexer.whitespace_split, lexer.commenters = True, "#"
+    words = list(lexer)
+    begin = words.index("MEGATRON_ARGS=") + 2
+    end = words.index(")", begin)
+    exported = dict(word.split("=", 1) for word in words[: begin - 2] if word != "export")
+    return words[begin:end], exported
+
+
+class Flags:
+    """The flags of Megatron-LM, from the list of them."""
+
+    def __init__(self):
+        self.rows = json.loads(FLAGS.read_text())["flags"]
+        self.by_name = {spelling: row for row in self.rows for spelling in row["flag"]}
+
+    def parse(self, arguments):
+        """All values, those given, and what is wrong."""
+        given, problems, i = {}, [], 0
+        while i < len(arguments):
+            name, i = arguments[i], i + 1
+            row = self.by_name.get(name)
+            if row is None or row["dest"] in given:
+                problems.append(f"{'unknown' if row is None else 'repeated'} flag {name}")
+                continue
+            if row["nargs"] == 0:
+                given[row["dest"]] = row["type"] != "bool-flag-off"
+                continue
+            if i == len(arguments) or arguments[i].startswith("--"):
+                problems.append(f"{name} lacks a value")
+                continue
+            try:
+                value = {"int": int, "float": float}.get(row["type"], str)(arguments[i])
+            except ValueError:
+                problems.append(f"{name} {arguments[i]} is no {row['type']}")
+                value = None
+            if row["choices"] is not None and value not in row["choices"]:
+                problems.append(f"{name} {value} is not one of {row['choices']}")
+            given[row["dest"]] = value
+            i += 1
+        values = {row["dest"]: row["default"] for row in self.rows}
+        return SimpleNamespace(**{**values, **given}), given, problems
+
+
+def derive(a, exported, world):
+    """What validate_args derives (megatron/training/arguments.py)."""
+    d = SimpleNamespace(T=a.tensor_model_parallel_size, P=a.pipeline_model_parallel_size, exported=exported, world=world)
+    d.D = world / (d.T * d.P)
+    d.layout = a.pipeline_model_parallel_layout.split("|")
+    d.V = len(d.layout) / d.P
+    d.M = a.global_batch_size / (a.micro_batch_size * d.D)
+    d.kv = a.num_query_groups if a.group_query_attention else a.num_attention_heads
+    d.ffn = a.ffn_hidden_size or (int(8 * a.hidden_size / 3 / 64) * 64 if a.swiglu else 4 * a.hidden_size)
+    d.sequence_parallel = a.sequence_parallel and d.T > 1
+    d.overlap_p2p = a.overlap_p2p_comm and d.V > 1
+    return d
+
+
+# Name, and whether it holds for the flags a and what is derived from them. VA: validate_args; TC, MPC, OC, DDPC:
+# __post_init__ of TransformerConfig, ModelParallelConfig, OptimizerConfig, DistributedDataParallelConfig.
+RULES = [
+    ("world size is a multiple of T P (VA)", lambda a, d: d.world % (d.T * d.P) == 0),
+    ("global batch is a multiple of micro-batch D (VA)", lambda a, d: d.M == int(d.M) and d.M > 0),
+    ("heads are a multiple of T (TC)", lambda a, d: a.num_attention_heads % d.T == 0),
+    ("key-value heads are a multiple or divisor of T (TC)", lambda a, d: d.kv % d.T == 0 or d.T % d.kv == 0),
+    ("heads are a multiple of key-value heads", lambda a, d: a.num_attention_heads % d.kv == 0),
+    ("MLP width is a multiple of T (ColumnParallelLinear)", lambda a, d: d.ffn % d.T == 0),
+    ("hidden is a multiple of heads (VA)", lambda a, d: a.kv_channels or a.hidden_size % a.num_attention_heads == 0),
+    ("positions reach the sequence (VA)", lambda a, d: a.max_position_embeddings >= a.seq_length),
+    ("CUDA_DEVICE_MAX_CONNECTIONS is 1 with T > 1 (VA)", lambda a, d: d.T == 1 or d.exported.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"),
+    ("sequence parallelism only with T > 1 (MPC)", lambda a, d: not a.sequence_parallel or d.T > 1),
+    ("sequence is a multiple of T with sequence parallelism (first step)", lambda a, d: not d.sequence_parallel or a.seq_length % d.T == 0),
+    ("stages of the layout are a multiple of P (VA)", lambda a, d: len(d.layout) % d.P == 0),
+    ("the layout is E, layers, L", lambda a, d: re.fullmatch("Et*L", "".join(d.layout))),
+    ("the layout has all layers", lambda a, d: "".join(d.layout).count("t") == a.num_layers),
+    ("virtual stages need P > 1 (VA)", lambda a, d: d.V == 1 or d.P > 1),
+    ("two interleaved stages need overlapped sends (VA)", lambda a, d: d.V == 1 or d.P > 2 or a.overlap_p2p_comm),
+    ("overlapped warm-up needs virtual stages (MPC)", lambda a, d: not a.overlap_p2p_comm_warmup_flush or d.overlap_p2p),
+    ("interleaved sends overlap in warm-up and cool-down", lambda a, d: d.V == 1 or a.overlap_p2p_comm_warmup_flush),
+    ("P <= group <= M (schedules.py:995)", lambda a, d: d.V == 1 or d.P <= (a.microbatch_group_size_per_vp_stage or d.P) <= d.M),
+    ("M mod group is 0 or >= P (schedules.py:1007)", lambda a, d: d.V == 1 or not 0 < d.M % (a.microbatch_group_size_per_vp_stage or d.P) < d.P),
+    ("param gather needs zero1 and overlap (VA)", lambda a, d: not a.overlap_param_gather or (a.use_distributed_optimizer and a.overlap_grad_reduce)),
+    ("one of fp16 and bf16 (TC)", lambda a, d: not (a.fp16 and a.bf16)),
+    ("offload needs the precision-aware optimizer (VA)", lambda a, d: not a.optimizer_cpu_offload or a.use_precision_aware_optimizer),
+    ("full recomputation has method and layers (TC)", lambda a, d: a.recompute_granularity != "full" or (a.recompute_method and a.recompute_num_layers)),
+    ("selective recomputation has neither (VA, TC)", lambda a, d: a.recompute_granularity != "selective" or not (a.recompute_method or a.recompute_num_layers)),
+    ("flash attention in 16 bits (Transformer Engine)", lambda a, d: a.attention_backend != "flash" or a.fp16 or a.bf16),
+    ("MLP width is given", lambda a, d: a.ffn_hidden_size),
+    ("a learning rate", lambda a, d: a.lr is not None),
+    ("a length", lambda a, d: a.train_iters),
+    ("data", lambda a, d: a.mock_data),
+    ("a tokenizer with a vocabulary", lambda a, d: a.tokenizer_type == "NullTokenizer" and a.vocab_size),
+]  # fmt: skip
+
+
+# ---- megatron-core's objects ----
+def core_objects(a, given, d):
+    """TransformerConfig (with its PipelineParallelLayerLayout), OptimizerConfig, DistributedDataParallelConfig."""
+    import torch
+    from megatron.core.distributed import DistributedDataParallelConfig
+    from megatron.core.optimizer import OptimizerConfig
+    from megatron.core.transformer.enums import AttnBackend
+    from megatron.core.transformer.transformer_config import TransformerConfig
+
+    dtype = torch.float16 if a.fp16 else torch.bfloat16 if a.bf16 else torch.float32
+
+    def make(kind, **derived):
+        names = {field.name for field in dataclasses.fields(kind)}
+        return kind(**{**{name: value for name, value in given.items() if name in names}, **derived})
+
+    transformer = make(
+        TransformerConfig, params_dtype=dtype, pipeline_dtype=dtype, bf16=a.bf16, fp16=a.fp16, ffn_hidden_size=d.ffn,
+        num_query_groups=d.kv, sequence_parallel=d.sequence_parallel, overlap_p2p_comm=d.overlap_p2p,
+        batch_p2p_comm=not d.overlap_p2p, gated_linear_unit=bool(a.swiglu), deallocate_pipeline_outputs=True,
+        attention_backend=AttnBackend[a.attention_backend],
+        apply_rope_fusion=False)  # the fused one requires Transformer Engine  # fmt: skip
+    optimizer = make(OptimizerConfig, params_dtype=dtype, bf16=a.bf16, fp16=a.fp16)
+    ddp = make(DistributedDataParallelConfig, grad_reduce_in_fp32=bool(a.bf16 and not a.grad_reduce_in_bf16))
+    return transformer, optimizer, ddp
+
+
+def check_settings(checks, export, a, objects, order):
+    """Every setting of the plan, from megatron-core's objects where they have it."""
+    transformer, optimizer, ddp = objects
+    where, (tensor, stages, data) = export.folder.name, export.degrees
+    plan, model = export.setting, export.model
+    world = len(export.ranks)
+    checks.same(where, "tensor", transformer.tensor_model_parallel_size, tensor)
+    checks.same(where, "pipeline", transformer.pipeline_model_parallel_size, stages)
+    checks.same(where, "data", world // (tensor * stages), data)
+    checks.same(where, "batches", (a.global_batch_size, a.micro_batch_size), (plan("global_batch"), plan("micro_batch")))
+    checks.same(where, "micro-batches", a.global_batch_size // a.micro_batch_size // data, export.plan["pipelines"][0]["micro_batches"])
+    precision = "fp16" if transformer.fp16 else "bf16" if transformer.bf16 else "tf32"
+    checks.same(where, "precision", precision, plan("precision"))
+    checks.same(where, "optimizer", optimizer.optimizer, "adam")
+    checks.same(where, "bytes", plan("optimizer"), {"fp16": "adam-20", "bf16": "adam-18", "tf32": "adam-16"}[precision])
+    checks.same(where, "offload", optimizer.optimizer_cpu_offload, False)
+    checks.same(where, "optimizer_sharding", "zero1" if ddp.use_distributed_optimizer else "none", plan("optimizer_sharding", "none"))
+    checks.same(where, "sharded optimizer", optimizer.use_distributed_optimizer, ddp.use_distributed_optimizer)
+    checks.same(where, "overlap", ddp.overlap_grad_reduce, plan("overlap", False))
+    checks.same(where, "gradients in fp32", ddp.grad_reduce_in_fp32, precision == "bf16")
+    chunks = transformer.virtual_pipeline_model_parallel_size or 1
+    schedule = "1f1b-blocking" if chunks == 1 else "interleaved" if transformer.overlap_p2p_comm else "interleaved-blocking"
+    checks.same(where, "schedule", schedule, plan("schedule"))
+    checks.same(where, "chunks", chunks if chunks > 1 else None, plan("chunks"))
+    checks.same(where, "warm-up sends", transformer.overlap_p2p_comm_warmup_flush, chunks > 1)
+    if tensor > 1:
+        checks.same(where, "sequence_parallel", transformer.sequence_parallel, plan("sequence_parallel", True))
+    recompute = transformer.recompute_granularity or "none"
+    checks.same(where, "recompute", recompute, plan("recompute"))
+    if recompute == "full":
+        checks.same(where, "recomputed layers", (transformer.recompute_method, transformer.recompute_num_layers), ("uniform", 1))
+    if recompute == "selective":
+        checks.same(where, "recomputed modules", transformer.recompute_modules, ["core_attn"])
+    tied = model.get("tied", True)
+    checks.same(where, "tied", not a.untie_embeddings_and_output_weights, tied)
+    checks.same(where, "tied_embedding_sync", plan("tied_embedding_sync", False), tied)
+    checks.same(where, "iteration_barrier", plan("iteration_barrier", True), True)
+    for key in ("flush", "scatter_gather"):
+        checks.same(where, key, plan(key), None)
+    checks.same(where, "gradient_sync", plan("gradient_sync"), "ring")
+    checks.same(where, "compression", export.plan["execution"]["compression"], {"activations": 1.0, "gradients": 1.0})
+    check_model(checks, where, a, transformer, model)
+    check_ranks(checks, where, export, transformer, order)
+
+
+def check_model(checks, where, a, transformer, model):
+    heads, hidden = model["heads"], model["hidden"]
+    flash, llama = model.get("attention") == "flash", model.get("norm") == "rms" and model.get("gated", False)
+    found = {
+        "layers": transformer.num_layers, "hidden": transformer.hidden_size, "heads": transformer.num_attention_heads,
+        "kv_heads": transformer.num_query_groups, "head width": transformer.kv_channels,
+        "feed_forward": transformer.ffn_hidden_size, "gated": transformer.gated_linear_unit,
+        "norm": transformer.normalization, "biases": transformer.add_bias_linear,
+        "attention": transformer.attention_backend.name, "attention dropout": transformer.attention_dropout,
+        "hidden dropout": transformer.hidden_dropout, "sequence": a.seq_length, "positions": a.position_embedding_type,
+        "vocabulary": a.vocab_size + 1, "rows": a.max_position_embeddings,
+    }  # fmt: skip
+    learned = model.get("positions") != "rotary"
+    planned = {
+        "layers": model["layers"], "hidden": hidden, "heads": heads, "kv_heads": model.get("kv_heads", heads),
+        "head width": hidden // heads, "feed_forward": model.get("feed_forward", 4 * hidden),
+        "gated": model.get("gated", False), "norm": "RMSNorm" if model.get("norm") == "rms" else "LayerNorm",
+        "biases": model.get("biases", True), "attention": "flash" if flash else "unfused",
+        "attention dropout": 0.1 if model.get("attention_dropout", True) and not (flash and llama) else 0.0,
+        "hidden dropout": 0.0 if llama else 0.1, "sequence": model["sequence"],
+        "positions": "learned_absolute" if learned else "rope", "vocabulary": model["vocabulary"],
+        "rows": model.get("positions") if isinstance(model.get("positions"), int) else model["sequence"],
+    }  # fmt: skip
+    for key, value in planned.items():
+        checks.same(where, key, found[key], value)
+
+
+def check_ranks(checks, where, export, transformer, order):
+    """Layers of every rank, from the layout of megatron-core and Megatron-LM's order of ranks."""
+    from megatron.core.transformer.enums import LayerType
+
+    tensor, stages, data = export.degrees
+    layout = transformer.pipeline_model_parallel_layout.layout  # [stage][chunk]
+    counts = [[chunk.count(LayerType.decoder) for chunk in stage] for stage in layout]
+    checks.same(where, "stages", len(counts), stages)
+    first, begin = {}, 0
+    for chunk in range(len(counts[0])):
+        for stage in range(stages):
+            first[stage, chunk] = begin
+            begin += counts[stage][chunk]
+    for row in export.ranks:
+        group, shard = divmod(row["rank"], tensor)
+        replica, stage = (group % data, group // data) if order == "stage-major" else (group // stages, group % stages)
+        checks.same(where, f"role of rank {row['rank']}", (row["dp"], row["pp"], row["tp"]), (replica, stage, shard))
+        ranges = [[first[stage, c], first[stage, c] + n] for c, n in enumerate(counts[stage])]
+        checks.same(where, f"layers of rank {row['rank']}", row["layers"], ranges[0] if len(ranges) == 1 else ranges)
+
+
+def accept(checks, flags, export, order="stage-major"):
+    """Returns the flags and the objects."""
+    where = export.folder.name
+    arguments, exported = read_script((export.folder / "megatron.sh").read_text())
+    a, given, problems = flags.parse(arguments)
+    checks.same(where, "flags", problems, [])
+    d = derive(a, exported, len(export.ranks))
+    for name, holds in RULES:
+        checks.holds(where, name, holds(a, d))
+    checks.same(where, "order", "pipeline-major" if a.use_tp_pp_dp_mapping else "stage-major", order)
+    try:
+        objects = core_objects(a, given, d)
+    except Exception as error:  # noqa: BLE001  whatever megatron-core raises
+        checks.same(where, "accepted", f"{type(error).__name__}: {error}", "accepted")
+        return a, None
+    check_settings(checks, export, a, objects, order)
+    return a, objects
+
+
+def check_findings(checks, flags, planner):
+    """What an inspection of exports found, each with its settings."""
+
+    def plan(cluster, model, training, parallelism, *options):
+        job = exported_plans.job_text(model, training, parallelism)
+        status, error, path = planner.plan(f"{cluster}.yaml", job, *options)
+        if status:
+            return error, None, None, None
+        export = planner.export(path, f"{cluster}.yaml")
+        return error, export, *accept(checks, flags, export)
+
+    bf16 = {"global_batch": 32, "precision": "bf16"}
+    for overlap in ("true", "false"):  # 1
+        _, _, _, objects = plan("four", "preset: gpt3-xl", {**bf16, "micro_batch": 8, "recompute": "full"},
+                                {"pipeline": 1, "data": 4, "gradient_sync": "ring", "overlap": overlap})  # fmt: skip
+        checks.same("finding 1", "overlap", objects[2].overlap_grad_reduce, overlap == "true")
+    for cluster, model in (("three", "preset: llama-3.2-3b"), ("host", "preset: qwen-2.5-7b")):  # 2
+        _, export, _, _ = plan(cluster, model, {**bf16, "recompute": "auto"}, {"tensor": "auto"})
+        checks.holds("finding 2", f"tensor {export.degrees[0]}", export.degrees[0] in (1, 2, 4, 8))
+    error, _, _, _ = plan("host", GPT + ", feed_forward: 3001", bf16, {"tensor": 4})
+    checks.holds("finding 2c", error, "feed_forward 3001 is not a multiple of tp=4" in error)
+    for optimizer in ("sgd-8", "sgd-12", "host-offload"):  # 3
+        _, export, _, _ = plan("host", GPT, {**bf16, "optimizer": optimizer}, {"pipeline": 4})
+        checks.same("finding 3", optimizer, export.setting("optimizer"), "adam-18")
+    _, _, a, _ = plan("far", GPT, bf16 | {"global_batch": 6}, {"pipeline": 3, "data": 1, "schedule": "interleaved", "chunks": 2})
+    checks.same("finding 4", "warm-up", a.overlap_p2p_comm_warmup_flush, True)  # 4
+    error, export, _, _ = plan("pairs", GPT, bf16, {"pipeline": 2, "schedule": "interleaved", "chunks": 2})  # 5
+    checks.holds("finding 5", error, export and export.degrees[1] == 2)
+    _, _, a, _ = plan("four", GPT + ", gated: true", bf16, {})  # 6
+    checks.same("finding 6", "MLP width", a.ffn_hidden_size, 4 * 768)
+    for model, backend, drops in ((GPT, "unfused", 0.1), (GPT + ", attention: flash", "flash", 0.1), (LLAMA, "flash", 0.0),
+                                  (GPT + ", attention_dropout: false", "unfused", 0.0)):  # 7  # fmt: skip
+        _, _, a, _ = plan("four", model, bf16, {})
+        checks.same("finding 7", model, (a.attention_backend, a.attention_dropout), (backend, drops))
+    error, _, _, _ = plan("four", LLAMA, {**bf16, "precision": "fp32"}, {})
+    checks.holds("finding 7", error, "has it only in 16 bits" in error)
+    _, export, _, _ = plan("four", GPT, {**bf16, "precision": "fp32"}, {})  # 8
+    checks.same("finding 8", "precision", export.setting("precision"), "tf32")
+    error, _, _, _ = plan("four", "preset: bert-base", bf16, {})  # 9
+    checks.holds("finding 9", error, "the model is an encoder" in error)
+    _, export, a, _ = plan("four", "preset: gpt2", bf16, {})  # 10
+    notes = (export.folder / "README.md").read_text()
+    checks.same("finding 10", "vocabulary", a.vocab_size + 1, 50257)
+    checks.holds("finding 10", "padded vocabulary in the notes", "50257 tokens" in notes and "pads them to 50304" in notes)
+
+
+def check_report(checks, flags, planner):
+    cluster = str(REPORTS / "megatron-overlap-dropped" / "cluster.yaml")
+    _, error, path = planner.plan(cluster, (REPORTS / "megatron-overlap-dropped" / "job.yaml").read_text())
+    _, objects = accept(checks, flags, planner.export(path, cluster))
+    checks.same("overlap dropped", error, objects[2].overlap_grad_reduce, True)
+
+
+def main():
+    warnings.filterwarnings("ignore")  # about Transformer Engine and Apex, which are not installed
+    exported_plans.run_in_trainers("megatron.core")
+    if not FLAGS.exists():
+        print(f"skipped: {FLAGS} is missing")
+        sys.exit(exported_plans.SKIPPED)
+    folder = tempfile.mkdtemp(prefix="dtfm-megatron-")
+    try:
+        checks, flags, planner = Checks(), Flags(), Planner(folder, "megatron")
+        count = 0
+        seen = {"schedule": set(), "recompute": set(), "precision": set(), "overlap": set(), "optimizer_sharding": set()}
+        for cluster, order, job in jobs(280):
+            if export := planner.make(cluster, job, "--order", order):
+                count += 1
+                accept(checks, flags, export, order)
+                for key, values in seen.items():
+                    values.add(export.setting(key))
+        checks.holds("exports", f"at least 150, not {count}", count >= 150)
+        checks.same("exports", "values", [len(values) for values in seen.values()], [2, 3, 3, 2, 2])
+        check_findings(checks, flags, planner)
+        if REPORTS.exists():
+            check_report(checks, flags, planner)
+        checks.finish(f"{count} scripts, {len(planner.refusals)} jobs without a plan")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Runs train.py of several exports one after the other, each with all ranks, as forks of one process: importing PyTorch
+takes longer than a short training. Output is in rank-N.log of the folders.
+
+usage: forked_ranks.py MODULE RANKS STEPS FOLDER...     MODULE: what every train.py imports
+"""
+import importlib
+import os
+import runpy
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+
+def train(folder, rank, ranks, steps, port):
+    """In a process of its own. Returns the exit code."""
+    log = os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    sys.argv = [str(folder / "train.py"), "--steps", str(steps)]
+    sys.path[0] = str(folder)
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        return end.code or 0
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def train_all(folder, ranks, steps):
+    """Returns whether all ranks have succeeded. If one fails, the others would wait forever."""
+    port, children = free_port(), []
+    for rank in range(ranks):
+        child = os.fork()
+        if child == 0:
+            code = train(folder, rank, ranks, steps, port)
+            sys.stdout.flush()
+            os._exit(code)
+        children.append(child)
+    while children:
+        child, status = os.wait()
+        children.remove(child)
+        if status != 0:
+            for other in children:
+                os.kill(other, signal.SIGKILL)
+                os.waitpid(other, 0)
+            return False
+    return True
+
+
+def main():
+    module, ranks, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    for name in (module, "torch._dynamo"):  # the latter for the first step of an optimizer
+        importlib.import_module(name)
+    for folder in map(Path, sys.argv[4:]):
+        if not train_all(folder, ranks, steps):
+            sys.exit(f"{folder} failed")
+
+
+if __name__ == "__main__":
+    main()
