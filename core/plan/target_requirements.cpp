@@ -213,7 +213,7 @@ class Requirements {
 };
 
 /// What distinguishes the model from Llama; empty if nothing does.
-std::string unlike_llama(const Transformer& model) {
+std::string differences_from_llama(const Transformer& model) {
   std::vector<std::string_view> found;
   if (model.learned_positions) found.emplace_back("learned positions");
   if (!model.rms_norm) found.emplace_back("layer norms");
@@ -242,7 +242,8 @@ void check_model(const TargetTraits& target, const Job& job) {
         fmt::format("the model is an encoder, but {} gets decoders only; use --to torchrun and "
                     "rank_table.json with your own program",
                     target.name));
-  if (const std::string differences = unlike_llama(*transformer); target.llama_only && !differences.empty())
+  if (const std::string differences = differences_from_llama(*transformer);
+      target.llama_only && !differences.empty())
     reject(
         fmt::format("the model has {}, but {} trains Llama-like models; use --to megatron, or describe "
                     "a Llama-like model (norm: rms, gated: true, positions: rotary, biases: false)",

@@ -47,7 +47,7 @@ struct PlanDiff {
   PlanMigration migration;                // otherwise; it has a summary
 };
 
-/// Throws Error if the topology lacks a device of the second plan, and as check_migration_steps does.
+/// Throws Error if a device of the second plan is not in the topology, and as check_migration_steps does.
 PlanDiff compare_plans(const PlanDiffRequest& request);
 
 /// The devices of both plans.

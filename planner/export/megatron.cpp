@@ -71,7 +71,7 @@ std::string argument_line(std::string_view name, std::string_view value) {
   return value.empty() ? fmt::format("  {}\n", name) : fmt::format("  {} {}\n", name, value);
 }
 
-/// Sizes that, unlike other flags, importers require to equal those of the job.
+/// Sizes. Importers require them to equal those of the job, but not the values of other flags.
 std::string size_flags(const Transformer& model) {
   return fmt::format(
       "  --hidden-size {}\n  --num-attention-heads {}\n  --seq-length {}\n"

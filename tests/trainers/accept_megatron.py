@@ -111,7 +111,7 @@ class Flags:
                 given[row["dest"]] = row["type"] != "bool-flag-off"
                 continue
             if i == len(arguments) or arguments[i].startswith("--"):
-                problems.append(f"{name} lacks a value")
+                problems.append(f"{name} has no value")
                 continue
             try:
                 value = {"int": int, "float": float}.get(row["type"], str)(arguments[i])
