@@ -56,6 +56,20 @@ const Operation* next_of_kind(const std::vector<Operation>& order, std::size_t i
   return next == order.end() ? nullptr : &*next;
 }
 
+/// A device sends what it has computed. Whether it waits is a trait of the schedule.
+Actions ahead_actions(const ScheduleTraits&, const Orders& orders, const PipelineShape& shape) {
+  Actions actions;
+  for (int device = 0; device < shape.devices; ++device) {
+    ActionList list(device, shape);
+    for (const Operation& it : orders[at(device)]) {
+      list.compute(it);
+      list.send(it);
+    }
+    actions.push_back(list.take());
+  }
+  return actions;
+}
+
 /// ScheduleGPipe (torch 2.15, schedules.py): a receive is posted when the micro-batch is needed; sends are
 /// waited for after all forwards, and after all backwards.
 std::vector<Action> torch_gpipe(const std::vector<Operation>& order, int device, const PipelineShape& shape) {
@@ -64,8 +78,9 @@ std::vector<Action> torch_gpipe(const std::vector<Operation>& order, int device,
     for (const Operation& it : order)
       if (it.kind == kind) list.wait_send(it);
   };
+  const std::size_t forwards = count_warm_up(order);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (i == count_warm_up(order)) wait_for(Kind::forward);
+    if (i == forwards) wait_for(Kind::forward);
     list.receive(order[i]);
     list.compute(order[i]);
     list.send(order[i]);
@@ -130,15 +145,16 @@ Actions torch_runtime(const Orders& orders, const PipelineShape& shape) {
   for (std::size_t device = 0; device < actions.size(); ++device) {
     DTFM_ASSERT(next[device] == orders[device].size());  // otherwise the schedule is deadlocked
     std::vector<Action> waited;
-    std::vector<Operation> pending;
+    std::vector<Operation> gradients;
     for (const Action& it : actions[device]) {
       waited.push_back(it);
-      if (it.kind == Action::Kind::send) pending.push_back(it.operation);
-      if (it.kind != Action::Kind::compute || it.operation.kind != Kind::backward) continue;
+      if (it.operation.kind != Kind::backward) continue;
+      if (it.kind == Action::Kind::send) gradients.push_back(it.operation);
       const Operation forward{Kind::forward, it.operation.chunk, it.operation.micro_batch};
-      if (std::erase(pending, forward) > 0) waited.push_back({Action::Kind::wait_send, forward});
+      if (it.kind == Action::Kind::compute && has_output(forward, static_cast<int>(device), shape))
+        waited.push_back({Action::Kind::wait_send, forward});
     }
-    for (const Operation& it : pending) waited.push_back({Action::Kind::wait_send, it});
+    for (const Operation& it : gradients) waited.push_back({Action::Kind::wait_send, it});
     actions[device] = std::move(waited);
   }
   return actions;
@@ -256,7 +272,7 @@ Actions megatron_actions(const ScheduleTraits& schedule, const Orders& orders, c
 }
 
 constexpr auto messagings = std::to_array<MessagingTraits>({
-    {.kind = Messaging::ahead, .name = "ahead"},
+    {.kind = Messaging::ahead, .name = "ahead", .posts_receives = false, .actions = ahead_actions},
     {.kind = Messaging::megatron, .name = "megatron", .actions = megatron_actions},
     {.kind = Messaging::deepspeed, .name = "deepspeed", .actions = deepspeed_actions},
     {.kind = Messaging::torch, .name = "torch", .actions = torch_actions},
@@ -292,7 +308,6 @@ std::string_view name_of(Messaging messaging) {
 std::vector<std::vector<Action>> device_actions(Messaging messaging, Schedule schedule,
                                                 const PipelineShape& shape, int flush) {
   const MessagingTraits& row = traits(messaging);
-  DTFM_ASSERT(row.actions != nullptr);
   const int round = flush > 0 ? flush : std::max(1, shape.micro_batches);
   Actions all(at(shape.devices));
   for (int done = 0; done < shape.micro_batches; done += round) {

@@ -45,9 +45,9 @@ bool has_output(const Operation& operation, int device, const PipelineShape& sha
 
 struct MessagingTraits {
   Messaging kind;
-  std::string_view name;  // in jobs
-  /// The actions of every device in a round without pipeline flushes, given what each computes. Null:
-  /// receives are posted ahead.
+  std::string_view name;       // in jobs
+  bool posts_receives = true;  // in the lists; otherwise before the iteration
+  /// The actions of every device in a round without pipeline flushes, given what each computes.
   std::vector<std::vector<Action>> (*actions)(const ScheduleTraits&,
                                               const std::vector<std::vector<Operation>>&,
                                               const PipelineShape&) = nullptr;
@@ -59,8 +59,8 @@ const MessagingTraits& traits(Messaging messaging);
 std::string_view name_of(Messaging messaging);
 
 /// The actions of every device in an iteration with a pipeline flush after every `flush` micro-batches (0:
-/// only at the end), for a messaging that does not post receives ahead. Every message is sent once, received
-/// once and waited for. Throws Error if the schedule cannot be run.
+/// only at the end). Every message is sent once and, if the messaging posts receives, received and waited for
+/// once. Throws Error if the schedule cannot be run.
 std::vector<std::vector<Action>> device_actions(Messaging messaging, Schedule schedule,
                                                 const PipelineShape& shape, int flush);
 

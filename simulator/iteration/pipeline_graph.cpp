@@ -54,11 +54,7 @@ class PipelineGraph {
   Direction& direction(Kind kind) { return kind == Kind::forward ? forward_ : backward_; }
   std::span<int> arrived(int stage, const Operation& operation);
 
-  void build_with_receives_ahead();
-  void build_with_actions();
   bool run_action(int device, const Action& action);
-  void issue(int stage, const Operation& operation);
-  void post(int stage, const Operation& operation);
   void begin_message(int sender, const Operation& operation);
   void wait_for(int device, std::span<const int> tasks, const TaskLabel& label);
   std::vector<int> compressed_by_rank(int stage, const Operation& operation);
@@ -98,6 +94,7 @@ class PipelineGraph {
   const bool adds_compression_;  // compressing messages takes time
   const bool splits_backward_;   // into gradients of activations and of parameters
   const bool is_blocking_;       // a device does not compute while it sends
+  const bool posts_receives_;    // messages wait for them
   const bool divides_messages_;  // between the devices of a stage
   int devices_ = 1;              // number of devices of each rank; stage s is on device s % devices_
   std::vector<StageLoad> loads_;
@@ -138,6 +135,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       adds_compression_(model.activation_compression_s(1) > 0),
       splits_backward_(traits(plan.execution.schedule).splits_backward),
       is_blocking_(traits(plan.execution.schedule).is_blocking || plan.execution.blocking_sends),
+      posts_receives_(traits(plan.execution.messaging).posts_receives),
       divides_messages_(divides_messages(job.parallelism)),
       devices_(count_devices(pipeline_, plan.execution.schedule)) {
   for (const Stage& stage : pipeline_.stages) loads_.push_back(model.of(stage));
@@ -205,60 +203,33 @@ std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {
   return {&all[at(operation.micro_batch) * parts], parts};
 }
 
+/// Repeatedly lets every device do as much of its list as it can, so that tasks are added in topological
+/// order.
 PipelineEndTasks PipelineGraph::build() {
-  if (traits(plan_.execution.messaging).actions)
-    build_with_actions();
-  else
-    build_with_receives_ahead();
-  ends_.last = std::move(last_);
-  return std::move(ends_);
-}
-
-/// Repeatedly lets every device do as much of its list as `run` can, so that tasks are added in topological
-/// order. `run(device, item)` returns whether it could.
-template <class Item, class Run>
-void run_in_turns(const std::vector<std::vector<Item>>& lists, const Run& run) {
+  if (posts_receives_)
+    for (Direction* it : {&forward_, &backward_})
+      it->issued = it->posted =
+          std::vector(pipeline_.stages.size(), std::vector<std::vector<int>>(at(pipeline_.micro_batches)));
+  const std::vector<std::vector<Action>> lists = device_actions(
+      plan_.execution.messaging, plan_.execution.schedule,
+      {devices_, stages() / devices_, pipeline_.micro_batches}, plan_.execution.flush.value_or(0));
   std::vector<std::size_t> next(lists.size());
   for (bool all = false; !all;) {
     bool progressed = false;
     all = true;
-    for (std::size_t device = 0; device < lists.size(); ++device) {
-      const std::vector<Item>& list = lists[device];
-      for (; next[device] < list.size() && run(static_cast<int>(device), list[next[device]]); ++next[device])
+    for (int device = 0; device < devices_; ++device) {
+      const std::vector<Action>& list = lists[at(device)];
+      for (std::size_t& i = next[at(device)]; i < list.size() && run_action(device, list[i]); ++i)
         progressed = true;
-      all = all && next[device] == list.size();
+      all = all && next[at(device)] == list.size();
     }
     DTFM_ASSERT(progressed || all);  // otherwise the schedule is deadlocked
   }
-}
-
-void PipelineGraph::build_with_receives_ahead() {
-  std::vector<std::vector<Operation>> orders;
-  for (int device = 0; device < devices_; ++device)
-    orders.push_back(operation_order(plan_.execution.schedule,
-                                     {devices_, device, stages() / devices_, pipeline_.micro_batches},
-                                     plan_.execution.flush.value_or(0)));
-  run_in_turns(orders, [this](int device, const Operation& operation) {
-    const int stage = stage_of(operation, device);
-    if (!can_run(stage, operation)) return false;
-    run(stage, operation);
-    send(stage, operation);
-    return true;
-  });
-}
-
-/// A device has completed its part of the iteration when all it has sent has arrived.
-void PipelineGraph::build_with_actions() {
-  for (Direction* it : {&forward_, &backward_})
-    it->issued = it->posted =
-        std::vector(pipeline_.stages.size(), std::vector<std::vector<int>>(at(pipeline_.micro_batches)));
-  run_in_turns(device_actions(plan_.execution.messaging, plan_.execution.schedule,
-                              {devices_, stages() / devices_, pipeline_.micro_batches},
-                              plan_.execution.flush.value_or(0)),
-               [this](int device, const Action& action) { return run_action(device, action); });
-  if (plan_.execution.overlap || pipeline_.micro_batches == 0) return;
-  for (int stage = 0; stage < stages(); ++stage)
+  // A device that posts receives has waited for all it has sent.
+  for (int stage = 0; posts_receives_ && !plan_.execution.overlap && stage < stages(); ++stage)
     set_gradients(pipeline_.stages[at(stage)].layers, last_[at(stage % devices_)]);
+  ends_.last = std::move(last_);
+  return std::move(ends_);
 }
 
 /// False if the action waits for a message that has not begun.
@@ -271,10 +242,17 @@ bool PipelineGraph::run_action(int device, const Action& action) {
       run(stage, operation);
       return true;
     case Action::Kind::send:
-      issue(stage, operation);
+      if (!posts_receives_) {
+        send(stage, operation);
+        return true;
+      }
+      direction(operation.kind).issued[at(receiver_of(stage, operation.kind))][at(operation.micro_batch)] =
+          compressed_by_rank(stage, operation);
+      begin_message(stage, operation);
       return true;
     case Action::Kind::receive:
-      post(stage, operation);
+      direction(operation.kind).posted[at(stage)][at(operation.micro_batch)] = last_[at(device)];
+      begin_message(operation.kind == Kind::forward ? stage - 1 : stage + 1, operation);
       return true;
     case Action::Kind::wait_send: {
       const std::span<const int> sent = arrived(receiver_of(stage, operation.kind), operation);
@@ -307,19 +285,6 @@ void PipelineGraph::wait_for(int device, std::span<const int> tasks, const TaskL
     of.rank = static_cast<int>(rank);
     last[rank] = builder_.join(all, of);
   }
-}
-
-void PipelineGraph::issue(int stage, const Operation& operation) {
-  const int receiver = receiver_of(stage, operation.kind);
-  direction(operation.kind).issued[at(receiver)][at(operation.micro_batch)] =
-      compressed_by_rank(stage, operation);
-  begin_message(stage, operation);
-}
-
-void PipelineGraph::post(int stage, const Operation& operation) {
-  const bool forward = operation.kind == Kind::forward;
-  direction(operation.kind).posted[at(stage)][at(operation.micro_batch)] = last_[at(stage % devices_)];
-  begin_message(forward ? stage - 1 : stage + 1, operation);
 }
 
 /// Adds the message if it has been sent and its receive has been posted.
@@ -509,7 +474,6 @@ void PipelineGraph::add_messages(int stage, const Operation& operation, const st
 
 void PipelineGraph::send(int stage, const Operation& operation) {
   const int receiver = receiver_of(stage, operation.kind);
-  if (operation.kind == Kind::weight_gradient || !has_stage(receiver)) return;
   add_messages(stage, operation, compressed_by_rank(stage, operation), {});
   const bool is_last = completes_gradients(stage, operation.kind) && !plan_.execution.overlap;
   if (!is_last && !is_blocking_) return;
