@@ -8,6 +8,7 @@
 #include "core/plan/target.hpp"
 #include "core/plan/target_requirements.hpp"
 #include "core/plan/target_settings.hpp"
+#include "tests/support/llama.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/open_settings.hpp"
@@ -37,19 +38,7 @@ Job gpt_job() {
 /// Llama with an untied head in bf16, which every target trains.
 Job llama_job() {
   Job job = gpt_job();
-  job.model = Transformer{.layers = 8,
-                          .hidden = 1024,
-                          .heads = 16,
-                          .sequence = 512,
-                          .vocabulary = 32000,
-                          .kv_heads = 8,
-                          .feed_forward = 2816,
-                          .gated = true,
-                          .biases = false,
-                          .rms_norm = true,
-                          .learned_positions = false,
-                          .tied = false,
-                          .flash_attention = true};
+  job.model = llama_of(8);
   job.training.precision = Precision::bf16;
   return job;
 }

@@ -11,6 +11,7 @@
 #include "core/base/rng.hpp"
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_export_bundle.hpp"
+#include "tests/support/llama.hpp"
 #include "tests/support/arbitrary_plan.hpp"
 
 namespace dtfm {
@@ -56,23 +57,6 @@ struct PlanConstraints {
   int max_tensor = 1;
   bool is_llama = false;  // otherwise a GPT
 };
-
-/// Llama of any size; its head is not tied.
-inline Transformer llama_of(int layers) {
-  return {.layers = layers,
-          .hidden = 1024,
-          .heads = 16,
-          .sequence = 512,
-          .vocabulary = 32000,
-          .kv_heads = 8,
-          .feed_forward = 2816,
-          .gated = true,
-          .biases = false,
-          .rms_norm = true,
-          .learned_positions = false,
-          .tied = false,
-          .flash_attention = true};
-}
 
 /// Returns a random plan of a model of 24 layers on machines with 1 to 4 GPUs, in any order.
 inline ExportBundle arbitrary_bundle(Rng& rng, const PlanConstraints& kind, RankOrder order) {
