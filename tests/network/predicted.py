@@ -139,10 +139,10 @@ def run_setting(it, number, network, model, job, profiles):
                   "iterations_s": " ".join(f"{value:.3f}" for value in seconds)}
 
 
-def write_csv(path, rows):
+def write_csv(path, rows, columns=tuple(COLUMNS)):
     if path:
         with open(path, "w", encoding="ascii", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
 

@@ -8,7 +8,6 @@ per trainer, of which those that differ by over 5 % must come out in the predict
 Needs root, /dev/net/tun, iperf3 and a quiet machine. See --help.
 """
 import argparse
-import csv
 import json
 import os
 import re
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import emulation
 import lab
-from predicted import describe_pipelines, grouped, uniform
+from predicted import describe_pipelines, error, grouped, summary, uniform, write_csv
 
 BAR_MEAN, BAR_WORST, DIFFERENT = 0.04, 0.10, 0.05
 STEPS, SKIPPED = 6, 2
@@ -169,27 +168,14 @@ def run_settings(options, base, programs, profiles):
                              "steps_s": " ".join(f"{value:.3f}" for value in seconds)})
                 print(f"{number:3} {trainer:18} {network:9} {parallelism['schedule']:13} {rows[-1]['pipelines']:24} predicted {predicted:7.3f} s, "
                       f"measured {statistics.median(seconds):7.3f} s: {error(rows[-1]):+6.1%}", flush=True)
-                write_csv(options.csv, rows)
+                write_csv(options.csv, rows, COLUMNS)
     passed = True
     for trainer in TRANSPORT:
         errors = [error(row) for row in rows if row["trainer"] == trainer]
         if errors:
-            mean, worst = statistics.mean(map(abs, errors)), max(errors, key=abs)
-            print(f"{trainer}: {len(errors)} rows, mean absolute error {mean:.1%}, worst {worst:+.1%}")
-            passed = passed and mean <= BAR_MEAN and abs(worst) <= BAR_WORST
+            print(f"{trainer}: {len(errors)} rows, {summary(errors)}")
+            passed = passed and statistics.mean(map(abs, errors)) <= BAR_MEAN and max(map(abs, errors)) <= BAR_WORST
     return passed
-
-
-def error(row):
-    return float(row["predicted_s"]) / float(row["measured_s"]) - 1
-
-
-def write_csv(path, rows):
-    if path:
-        with open(path, "w", encoding="ascii", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
 
 
 def run_order(options, base, programs, profiles):

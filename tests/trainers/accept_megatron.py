@@ -16,7 +16,7 @@ import warnings
 from types import SimpleNamespace
 
 import exported_plans
-from exported_plans import GPT, LLAMA, REPORTS, SOURCE, Checks, Planner, combinations
+from exported_plans import GPT, LLAMA, REPORTS, SOURCE, Checks, Planner, jobs
 
 FLAGS = SOURCE.parent / "shared" / "data" / "trainers" / "megatron-lm-flags.json"
 
@@ -58,25 +58,6 @@ GRID = {
     "pipeline": ["auto", 2, 3, 4],
     "order": ["stage-major", "pipeline-major"],
 }
-
-
-def jobs(count):
-    for it in combinations(count, **GRID):
-        interleaved = it["schedule"] == "interleaved"
-        yield it["cluster"], it["order"], exported_plans.job_text(
-            it["model"],
-            {key: it[key] for key in ("global_batch", "micro_batch", "precision", "optimizer", "recompute")},
-            {
-                "tensor": it["tensor"],
-                "pipeline": it["pipeline"],
-                "schedule": it["schedule"],
-                "chunks": it["chunks"] if interleaved else None,
-                "overlap": it["overlap"],
-                "gradient_sync": "ring",
-                "optimizer_sharding": it["sharding"],
-                "sequence_parallel": it["sequence_parallel"],
-            },
-        )
 
 
 # ---- the script as a shell and Megatron-LM's parser read it ----
@@ -379,10 +360,10 @@ def main():
         checks, flags, planner = Checks(), Flags(), Planner(folder, "megatron")
         count = 0
         seen = {"schedule": set(), "recompute": set(), "precision": set(), "overlap": set(), "optimizer_sharding": set()}
-        for cluster, order, job in jobs(280):
-            if export := planner.make(cluster, job, "--order", order):
+        for it, job in jobs(280, GRID):
+            if export := planner.make(it["cluster"], job, "--order", it["order"]):
                 count += 1
-                accept(checks, flags, export, order)
+                accept(checks, flags, export, it["order"])
                 for key, values in seen.items():
                     values.add(export.setting(key))
         checks.holds("exports", f"at least 150, not {count}", count >= 150)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 import exported_plans
-from exported_plans import LLAMA, REPORTS, Checks, Planner, combinations
+from exported_plans import LLAMA, REPORTS, Checks, Planner, jobs
 
 MODELS = [
     LLAMA,  # ties embeddings, so that it has one stage
@@ -47,25 +47,6 @@ GRID = {
     "pipeline": ["auto", 2, 3, 4],
 }
 SCHEDULES = {"1f1b-blocking": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
-
-
-def jobs(count):
-    for it in combinations(count, **GRID):
-        interleaved = it["schedule"] == "interleaved"
-        yield it["cluster"], exported_plans.job_text(
-            it["model"],
-            {key: it[key] for key in ("global_batch", "micro_batch", "precision", "optimizer", "recompute")},
-            {
-                "tensor": it["tensor"],
-                "pipeline": it["pipeline"],
-                "schedule": it["schedule"],
-                "chunks": it["chunks"] if interleaved else None,
-                "overlap": it["overlap"],
-                "gradient_sync": "ring",
-                "optimizer_sharding": it["sharding"],
-                "sequence_parallel": it["sequence_parallel"],
-            },
-        )
 
 
 def load(folder, *overrides):
@@ -308,7 +289,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="dtfm-torchtitan-")
     try:
         checks, planner = Checks(), Planner(folder, "torchtitan")
-        exports = [export for cluster, job in jobs(220) if (export := planner.make(cluster, job))]
+        exports = [export for it, job in jobs(220, GRID) if (export := planner.make(it["cluster"], job))]
         for export in exports:
             accept(checks, export)
         checks.holds("exports", f"at least 150, not {len(exports)}", len(exports) >= 150)

@@ -136,6 +136,26 @@ def combinations(count, **lists):
         yield chosen
 
 
+def jobs(count, grid):
+    """Pairs of what was chosen from the lists of `grid`, and a job of it."""
+    for it in combinations(count, **grid):
+        interleaved = it["schedule"] == "interleaved"
+        yield it, job_text(
+            it["model"],
+            {key: it[key] for key in ("global_batch", "micro_batch", "precision", "optimizer", "recompute")},
+            {
+                "tensor": it["tensor"],
+                "pipeline": it["pipeline"],
+                "schedule": it["schedule"],
+                "chunks": it["chunks"] if interleaved else None,
+                "overlap": it["overlap"],
+                "gradient_sync": "ring",
+                "optimizer_sharding": it["sharding"],
+                "sequence_parallel": it["sequence_parallel"],
+            },
+        )
+
+
 def trainers_python():
     """The Python of the trainers' virtual environment, or None."""
     given = os.environ.get("DTFM_TRAINERS_PYTHON")
