@@ -23,18 +23,6 @@ std::string_view name_of_cuts(LayerCuts cuts) {
   return cuts == LayerCuts::any ? "any" : "1 or more";
 }
 
-std::string_view name_of_overlap(OverlapSupport overlap) {
-  switch (overlap) {
-    case OverlapSupport::never:
-      return "no";
-    case OverlapSupport::optional:
-      return "optional";
-    case OverlapSupport::always:
-      break;
-  }
-  return "always";
-}
-
 std::string_view name_of_flushes(FlushSupport flushes) {
   switch (flushes) {
     case FlushSupport::never:
@@ -120,10 +108,7 @@ std::string format_target_table() {
     const std::vector<std::vector<std::string>> rows = {
         {"  models", format_models(it)},
         {"  schedule", format_names(it.schedules)},
-        {"  gradient_sync",
-         format_names(it.gradient_syncs) + (it.overlap == OverlapSupport::never
-                                                ? ""
-                                                : fmt::format("; overlap: {}", name_of_overlap(it.overlap)))},
+        {"  gradient_sync", format_names(it.gradient_syncs) + (it.overlap ? "; overlap: optional" : "")},
         {"  optimizer_sharding", format_names(it.optimizer_shardings)},
         {"  tied embeddings",
          it.tied_embedding_sync ? "all-reduced between the first and the last stage" : "not synchronized"},

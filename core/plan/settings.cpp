@@ -208,8 +208,7 @@ Values run_flushes(const TargetTraits& target, const Job&) {
 }
 
 Values run_overlaps(const TargetTraits& target, const Job&) {
-  return target.overlap == OverlapSupport::optional ? Values()
-                                                    : Values{target.overlap == OverlapSupport::always};
+  return target.overlap ? Values() : Values{false};
 }
 
 Values run_tied_embedding_syncs(const TargetTraits& target, const Job& job) {
@@ -229,10 +228,6 @@ Values run_messagings(const TargetTraits& target, const Job&) {
 
 Values run_sequence_parallels(const TargetTraits& target, const Job&) {
   return target.sequence_parallel ? Values{*target.sequence_parallel} : Values();
-}
-
-Values run_scatter_gathers(const TargetTraits& target, const Job& job) {
-  return target.scatter_gather && !job.parallelism.sequence_parallel ? Values() : Values{false};
 }
 
 Values run_pipelines(const TargetTraits& target, const Job&) {
@@ -419,7 +414,6 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .meaning = "only with `sequence_parallel: false`; each device sends its part of the output of its "
                     "stage (arXiv 2104.04473, section 4.1)",
          .is_within_tensor_groups = true,
-         .runs = run_scatter_gathers,
          .target_rank = 3,
          .diff = {.rank = 0}}),
     of<&Parallelism::uniform_pipelines>(

@@ -42,9 +42,6 @@ enum class TensorDivision : unsigned char {
   widths_and_kv_heads  // the same, but key-value heads are not replicated
 };
 
-/// Whether gradients are synchronized layer by layer during the backward pass.
-enum class OverlapSupport : unsigned char { never, optional, always };
-
 /// The two orders in which trainers number their workers. The rank of tensor-parallel shard t (of T), replica
 /// d (of D) and stage p (of P) is:
 ///   stage_major     t + T (d + D p): the default of Megatron-LM, DeepSpeed, torchtitan
@@ -82,11 +79,10 @@ struct TargetTraits {
   bool tensor_parallelism = true;
   TensorDivision tensor_division = TensorDivision::heads;
   FlushSupport flushes = FlushSupport::never;
-  OverlapSupport overlap = OverlapSupport::never;
+  bool overlap = false;                        // supports ExecutionConfig::overlap
   bool tied_embedding_sync = false;            // as in ExecutionConfig
   bool iteration_barrier = true;               // as in ExecutionConfig; with fp16 always
   std::optional<bool> sequence_parallel = {};  // empty: as the job says
-  bool scatter_gather = false;                 // supports Parallelism::scatter_gather
   bool nccl_chooses_all_reduce = true;         // NCCL picks the algorithm of gradient all-reduces
 };
 
