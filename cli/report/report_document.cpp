@@ -224,7 +224,8 @@ void add_virtual_stages(ordered_json& plan) {
   if (chunks == 1) return;
   for (ordered_json& pipeline : plan.at("pipelines")) {
     Pipeline its;
-    for (const ordered_json& stage : pipeline.at("stages")) its.stages.push_back({stage.at("layers"), {}});
+    for (const ordered_json& stage : pipeline.at("stages"))
+      its.stages.push_back({stage.at("layers"), {}, stage.value("virtual_layers", std::vector<int>{})});
     const auto layers = layers_by_stage(its, chunks);
     for (std::size_t s = 0; s < layers.size(); ++s) pipeline["stages"][s]["computes"] = layers[s];
   }

@@ -76,7 +76,8 @@ std::vector<Communication> pipeline_communications(const LayerBytes& bytes, cons
   std::vector<Communication> result;
   const std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
   for (int stage = 0; at(stage) < stages.size(); ++stage) {
-    const auto& [layers, devices] = stages[at(stage)];
+    const std::pair<int, int> layers = stages[at(stage)].layers;
+    const std::vector<int>& devices = stages[at(stage)].devices;
     for (int layer = layers.first; devices.size() > 1 && layer < layers.second; ++layer)
       for (const Pass pass : {Pass::forward, Pass::backward})
         result.push_back({.payload = Payload::partial_sums,

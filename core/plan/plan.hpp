@@ -15,6 +15,8 @@ namespace dtfm {
 struct Stage {
   std::pair<int, int> layers;  // [first, last)
   std::vector<int> devices;    // indices into Topology::devices, by tensor-parallel rank
+  /// Number of layers of each chunk under schedule interleaved; empty: split evenly.
+  std::vector<int> virtual_layers = {};
 
   friend bool operator==(const Stage&, const Stage&) = default;
 };

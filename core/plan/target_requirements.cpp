@@ -9,13 +9,14 @@
 
 #include "core/base/index.hpp"
 #include "core/plan/target.hpp"
+#include "core/plan/virtual_stages.hpp"
 
 namespace dtfm {
 namespace {
 
-std::vector<int> layers_per_stage(const Pipeline& pipeline) {
+std::vector<int> layers_per_stage(const Pipeline& pipeline, int chunks) {
   std::vector<int> counts;
-  for (const Stage& stage : pipeline.stages) counts.push_back(stage.layers.second - stage.layers.first);
+  for (const auto& [begin, end] : virtual_stage_layers(pipeline, chunks)) counts.push_back(end - begin);
   return counts;
 }
 
@@ -61,6 +62,7 @@ class Requirements {
   }
 
   bool has_chunks() const { return traits(plan_.execution.schedule).has_chunks; }
+  int chunks() const { return stage_chunks(plan_.execution); }
 
   void check_no_tensor_parallelism() const {
     for_each_stage([&](std::size_t s, const Stage& stage) {
@@ -88,11 +90,12 @@ class Requirements {
                         "stage {} fewer; {} needs the same data-parallel degree in every stage; {}",
                         p, depth, pipeline.stages.size(), plan_.pipelines.size(),
                         stage_groups(plan_).size() - 1, target_.name, heterogeneous_fix()));
-      if (layers_per_stage(pipeline) != layers_per_stage(first_))
+      if (layers_per_stage(pipeline, chunks()) != layers_per_stage(first_, chunks()))
         reject(
             fmt::format("pipelines 0 and {} split layers differently ({} vs {}); {} has one layout for "
                         "all replicas; {}",
-                        p, format_split(first_), format_split(pipeline), target_.name, heterogeneous_fix()));
+                        p, format_split(first_, chunks()), format_split(pipeline, chunks()), target_.name,
+                        heterogeneous_fix()));
       if (pipeline.micro_batches != first_.micro_batches)
         reject(
             fmt::format("pipelines 0 and {} have {} and {} micro-batches; {} derives one count from the "
@@ -146,14 +149,17 @@ class Requirements {
   }
 
   void check_cuts() const {
-    if (target_.cuts != LayerCuts::any)
-      for_each_stage([&](std::size_t s, const Stage& stage) {
-        if (stage.layers.first == stage.layers.second)
-          reject(
-              fmt::format("stage {} has no layers ({}); {} needs at least one in every stage; use --to "
-                          "megatron, or plan with fewer stages",
-                          s, format_split(first_), target_.name));
-      });
+    if (target_.cuts == LayerCuts::any) return;
+    for (const Pipeline& pipeline : plan_.pipelines) {
+      const std::vector<int> counts = layers_per_stage(pipeline, chunks());
+      const auto empty = std::find(counts.begin(), counts.end(), 0);
+      if (empty != counts.end())
+        reject(
+            fmt::format("{}stage {} has no layers ({}); {} needs at least one in every stage; use --to "
+                        "megatron, or plan with fewer stages",
+                        chunks() > 1 ? "virtual " : "", empty - counts.begin(),
+                        format_split(first_, chunks()), target_.name));
+    }
   }
 
   void check_flushes() const {
@@ -263,8 +269,8 @@ void check_trainable(const TargetTraits& target, const Job& job) {
     throw NotRunnable(fmt::format("{}: {}; plan with another --tensor", target.name, obstacle));
 }
 
-std::string format_split(const Pipeline& pipeline) {
-  return fmt::format("{}", fmt::join(layers_per_stage(pipeline), "/"));
+std::string format_split(const Pipeline& pipeline, int chunks) {
+  return fmt::format("{}", fmt::join(layers_per_stage(pipeline, chunks), "/"));
 }
 
 void check_runnable(const TargetTraits& target, const Plan& plan, const Job& job) {

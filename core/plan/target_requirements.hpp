@@ -18,8 +18,9 @@ class NotRunnable : public Error {
   explicit NotRunnable(const std::string& message) : Error("", message) {}
 };
 
-/// Number of layers of each stage, such as `3/2/2`.
-std::string format_split(const Pipeline& pipeline);
+/// Number of layers of each stage, such as `3/2/2`; of each virtual stage if there are several chunks. Throws
+/// Error as virtual_stage_layers does.
+std::string format_split(const Pipeline& pipeline, int chunks = 1);
 
 /// Throws NotRunnable if the target cannot train the model of the job in its precision.
 void check_model(const TargetTraits& target, const Job& job);

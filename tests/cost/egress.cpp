@@ -53,7 +53,8 @@ TEST_CASE("egress costs what the simulator's messages cost for any plan and sche
     set_prices(rng, problem.topology.edit());
     set_training(rng, problem.job);
     const int tensor = problem.topology->size() > 1 && rng.below(3) == 0 ? 2 : 1;
-    const Plan plan = arbitrary_plan(rng, problem, tensor, seed % 2 == 0);
+    Plan plan = arbitrary_plan(rng, problem, tensor, seed % 2 == 0);
+    if (rng.below(2) == 0) split_virtual_stages(rng, plan);
     const ExecutionConfig& how = problem.job.execution;
     CAPTURE(seed, tensor, plan.pipelines.size(), depth(plan), how.schedule, how.gradient_sync, how.overlap,
             how.flush.value_or(0), how.chunks.value_or(1));

@@ -46,7 +46,8 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     problem.job.parallelism.scatter_gather = seed % 6 == 0;
     const int tensor = problem.topology->size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
-    const Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
+    Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
+    if (rng.below(2) == 0) split_virtual_stages(rng, plan);
     const ExecutionConfig& how = problem.job.execution;
     CAPTURE(seed, shared, tensor, any_degree, stages_of(plan), replicas_of(plan), how.schedule,
             how.gradient_sync, how.overlap, how.flush.value_or(0), how.chunks.value_or(1));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/rng.hpp"
+#include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/heterogeneous_layers.hpp"
@@ -512,6 +513,47 @@ TEST_CASE("a plan that the schedule cannot run is rejected") {
   CHECK(error_message([&] { estimate_iteration(model, plan_of(problem.job, 2, 1, 3)); }) ==
         "schedule interleaved requires a multiple of 2 micro-batches, the number of devices of a pipeline; "
         "found 3; change the number of micro-batches, the flush interval or the number of stages");
+}
+
+// Device 0 has layers 0 and 1 in its first chunk and none in its second; device 1 has layer 2 in the first
+// and layer 3 in the second. A layer takes 1 s forward and 2 s backward; messages take no time. With two
+// micro-batches a and b, F/c: forward of chunk c,
+//   device 0: Fa/0 0–2, Fb/0 2–4, Fa/1 at 4, Fb/1 at 5, Ba/1 at 8, Bb/1 at 11, Ba/0 13–17, Bb/0 17–21
+//   device 1: Fa/0 2–3, Fb/0 4–5, Fa/1 5–6, Ba/1 6–8, Fb/1 8–9, Bb/1 9–11, Ba/0 11–13, Bb/0 13–15.
+// With an even split, one layer in every chunk, all four chunks pass the micro-batches on after 1 s and 2 s:
+//   device 0: Fa/0 0–1, Fb/0 1–2, Fa/1 2–3, Fb/1 3–4, Ba/1 6–8, Bb/1 9–11, Ba/0 11–13, Bb/0 13–15
+//   device 1: Fa/0 1–2, Fb/0 2–3, Fa/1 3–4, Ba/1 4–6, Fb/1 6–7, Bb/1 7–9, Ba/0 9–11, Bb/0 11–13.
+TEST_CASE("the chunks of a device may have any numbers of layers") {
+  Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(4, 0, 0), {}};
+  problem.job.execution.schedule = Schedule::interleaved;
+  problem.job.execution.chunks = 2;
+  const Plan even = plan_of(problem.job, 2, 1, 2);
+  Plan uneven = even;
+  uneven.pipelines[0].stages[0].virtual_layers = {2, 0};
+  CHECK(estimated_iteration_s(problem, even) == Approx(15).epsilon(1e-9));
+  CHECK(simulated_iteration_s(problem, even) == Approx(15).epsilon(1e-9));
+  CHECK(estimated_iteration_s(problem, uneven) == Approx(21).epsilon(1e-9));
+  CHECK(simulated_iteration_s(problem, uneven) == Approx(21).epsilon(1e-9));
+  // An estimator does not take the time of an equal pipeline whose chunks differ.
+  Plan both = plan_of(problem.job, 2, 2, 2);
+  both.pipelines[1].stages[0].virtual_layers = {2, 0};
+  const IterationEstimate estimate = estimate_iteration(IterationModel(problem), both);
+  CHECK(estimate.pipeline_s[0] == Approx(15));
+  CHECK(estimate.pipeline_s[1] == Approx(21));
+}
+
+TEST_CASE("the estimate equals the simulator for chunks of any numbers of layers") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(12, seed);
+    const Problem problem{random_topology(rng),
+                          heterogeneous_layers(rng, Schedule::interleaved, GradientSync::ring),
+                          {1.5, 0.01, 0.9, 0.5}};
+    Plan plan = random_plan(rng, problem.job, 1);
+    plan.pipelines.resize(1);
+    split_virtual_stages(rng, plan);
+    CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
+  }
 }
 
 // If nothing distinguishes the devices of a site, one of their messages represents all. With latencies that

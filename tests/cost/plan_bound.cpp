@@ -51,6 +51,7 @@ TEST_CASE("no random plan is simulated below its own bound") {
       if (seed % 3 == 0) tie_last_layer(problem.job);
       Plan plan = arbitrary_plan(rng, problem, 1);
       if (rng.below(2) == 0) cut_last_pipeline(problem, plan);
+      if (rng.below(2) == 0) split_virtual_stages(rng, plan);
       CAPTURE(seed, shared, name_of(problem.job.execution.schedule),
               name_of(problem.job.execution.gradient_sync), problem.job.execution.overlap);
       const double bound = bound_of(IterationModel(problem), plan);

@@ -233,6 +233,40 @@ TEST_CASE("the execution of a plan is written with the keys of jobs and read bac
   CHECK(parsed_with(plan_json(four_devices(), job, plan), job) == plan);
 }
 
+TEST_CASE("the layers of virtual stages are written unless they are split evenly, and read back") {
+  Job job = small_job();
+  job.execution.schedule = Schedule::interleaved;
+  job.execution.chunks = 2;
+  Plan plan = plan_from_placement(two_by_two(), job);  // 2 and 3 layers
+  const json even = json::parse(plan_json(four_devices(), job, plan).dump());
+  CHECK_FALSE(even["pipelines"][0]["stages"][0].contains("virtual_layers"));
+  plan.pipelines[0].stages[0].virtual_layers = {0, 2};
+  plan.pipelines[1].stages[1].virtual_layers = {2, 1};  // an even split would be 1 and 2
+  json file = json::parse(plan_json(four_devices(), job, plan).dump());
+  CHECK(file["pipelines"][1]["stages"][1]["virtual_layers"] == json{2, 1});
+  CHECK(parsed_with(file, job) == plan);
+  CHECK(PlanFile(file.dump(), "plan.json").standalone_plan(job).plan.pipelines[1].stages[1].virtual_layers ==
+        std::vector{2, 1});
+  json& list = file["pipelines"][1]["stages"][1]["virtual_layers"];
+  list = {1, 2};  // the same as without the key
+  plan.pipelines[1].stages[1].virtual_layers.clear();
+  CHECK(parsed_with(file, job) == plan);
+  const auto check_refused = [&](const json& value, const std::string& message) {
+    list = value;
+    CHECK(error_message([&] { parsed_with(file, job); }) ==
+          "plan.json: /pipelines/1/stages/1/virtual_layers" + message);
+  };
+  check_refused({1, 1}, ": the sum is 2, but the stage has 3 layers");
+  check_refused({4, -1}, "/1: expected a whole number from 0 to 1000000000; found the number -1");
+  check_refused({1, 1, 1}, ": expected the number of layers of each of 2 chunks; found 3");
+  check_refused(json::array(), ": expected the number of layers of each of 2 chunks; found 0");
+  check_refused(3, ": expected an array of numbers of layers; found the number 3");
+  list = {2, 1};
+  const json pipelines = {{"pipelines", file["pipelines"]}};
+  CHECK(error_message([&] { parsed_with(pipelines, small_job()); }) ==
+        "plan.json: /pipelines/0/stages/0/virtual_layers: requires schedule `interleaved`");
+}
+
 TEST_CASE("the optimizer sharding of a plan is written and read back") {
   Job job = configured_job();
   Plan plan = configured_plan();

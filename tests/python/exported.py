@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from itertools import accumulate
 from pathlib import Path
 
 import ranks
@@ -22,7 +23,7 @@ MODEL = {"kind": "transformer", "layers": 0, "hidden": 16, "heads": 4, "sequence
 
 
 def random_case(seed):
-    """The arguments of make_program, and the layers of every stage in a plan."""
+    """The arguments of make_program, and the number of layers of every chunk of every stage in a plan."""
     random_ = random.Random(seed)
     schedule = SCHEDULES[seed % len(SCHEDULES)]
     sync = SYNCS[seed // len(SCHEDULES) % len(SYNCS)]
@@ -31,12 +32,9 @@ def random_case(seed):
     layers = max(depths) * chunks * random_.randint(1, 2) + (random_.randint(0, 2) if chunks == 1 else 0)
     pipelines, stages = [], []
     for depth in depths:
-        if chunks > 1:  # the stages of a plan have as many layers as their parts together
-            depth = max(it for it in range(1, depth + 1) if layers % (it * chunks) == 0)
-        count = depth * random_.randint(1, 3)
-        pipelines.append((count, cuts(random_, layers, depth) if chunks == 1 else
-                          [(i * layers // (depth * chunks), (i + 1) * layers // (depth * chunks)) for i in range(depth * chunks)]))
-        stages.append(pipelines[-1][1] if chunks == 1 else [(i * layers // depth, (i + 1) * layers // depth) for i in range(depth)])
+        parts = cuts(random_, layers, depth * chunks)
+        pipelines.append((depth * random_.randint(1, 3), parts))
+        stages.append([[last - first for first, last in parts[stage::depth]] for stage in range(depth)])
     sites = [random_.choice("ab") for it in stages for _ in it]
     options = {"schedule": schedule, "gradient_sync": sync, "chunks": chunks, "micro_batch": random_.randint(1, 2),
                "flush": random_.choice((0, 0, 2)) if chunks == 1 else 0, "overlap": random_.random() < 0.5,
@@ -64,9 +62,12 @@ def write_plan(folder, model, pipelines, stages, options):
     if options["compress"]:
         job["compression"] = {"activations": "8-bit", "gradients": "8-bit"}
     device = iter(names)
-    plan = {"schema": "dtfm-plan/1", "job": job, "pipelines": [
-        {"micro_batches": count, "stages": [{"layers": list(it), "devices": [next(device)]} for it in of_pipeline]}
-        for (count, _), of_pipeline in zip(pipelines, stages)]}
+    plan = {"schema": "dtfm-plan/1", "job": job, "pipelines": []}
+    for (count, _), of_pipeline in zip(pipelines, stages):
+        ends = list(accumulate(map(sum, of_pipeline), initial=0))
+        plan["pipelines"].append({"micro_batches": count, "stages": [
+            {"layers": [begin, end], "devices": [next(device)]} | ({"virtual_layers": counts} if options["chunks"] > 1 else {})
+            for begin, end, counts in zip(ends, ends[1:], of_pipeline)]})
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
 
 
@@ -114,7 +115,7 @@ class Exported(unittest.TestCase):
         """They are one entry of the model."""
         layer = {"name": "same", "parameters": 1000, "forward_flops": "1 MFLOP", "output": "4 kB", "activation_memory": "4 kB"}
         model = {"kind": "layers", "layers": [dict(layer, name="first", parameters=2000), *[layer] * 4]}
-        pipelines, stages = [(2, [(0, 2), (2, 5)])], [[(0, 2), (2, 5)]]
+        pipelines, stages = [(2, [(0, 2), (2, 5)])], [[[2], [3]]]
         write_plan(self.folder, model, pipelines, stages, dict(random_case(0)[3], chunks=1, flush=0, schedule="gpipe", zero1=False,
                                                                sites=["a", "b"]))
         program = exported(self.folder)

@@ -79,13 +79,18 @@ TEST_CASE("a document names the layers of each virtual stage") {
   plan.pipelines[0].stages[0].layers = {0, 4};
   plan.pipelines[0].stages[1].layers = {4, 7};
   const Topology topology = TwoStages().topology;
-  const ordered_json stages = report_document({topology,
-                                               "dtfm-test 1",
-                                               plan_document({{topology, job, {}, {}}, plan}),
-                                               {},
-                                               {}})["plan"]["pipelines"][0]["stages"];
-  CHECK(text(stages[0]["computes"]) == "[[0,2],[3,5]]");
-  CHECK(text(stages[1]["computes"]) == "[[2,3],[5,7]]");
+  const auto computes = [&](std::size_t stage) {
+    return text(report_document({topology,
+                                 "dtfm-test 1",
+                                 plan_document({{topology, job, {}, {}}, plan}),
+                                 {},
+                                 {}})["plan"]["pipelines"][0]["stages"][stage]["computes"]);
+  };
+  CHECK(computes(0) == "[[0,2],[3,5]]");
+  CHECK(computes(1) == "[[2,3],[5,7]]");
+  plan.pipelines[0].stages[0].virtual_layers = {1, 3};
+  CHECK(computes(0) == "[[0,1],[2,5]]");
+  CHECK(computes(1) == "[[1,2],[5,7]]");
 }
 
 TEST_CASE("a document has the plan and the simulation and the topology and the timeline") {

@@ -152,6 +152,30 @@ TEST_CASE("plans of unequal depth or another tensor degree can be warm-started a
   CHECK(!other.finalists.empty());
 }
 
+TEST_CASE("a plan with uneven virtual stages is kept as it is, and replaced by one with even ones") {
+  Problem problem = small_problem({2}, 4, 4);
+  problem.job.execution.schedule = Schedule::interleaved;
+  problem.job.execution.chunks = 2;
+  const Plan even = plan_of(problem.job, 2, 1, 4);
+  Plan uneven = even;
+  uneven.pipelines[0].stages[0].virtual_layers = {2, 0};  // layers 0 and 1 rather than 0 and 2
+  const IterationSearchResult brief = warm_search(problem, uneven, 1e-6);
+  REQUIRE(brief.unchanged.has_value());
+  CHECK(brief.unchanged->plan == uneven);
+  CHECK(brief.unchanged->migration.seconds == 0);
+  CHECK(brief.finalists.front().plan == uneven);
+  const PlanCandidate lasting = warm_search(problem, uneven, 1e9).finalists.front();
+  CHECK(lasting.iteration_s < brief.unchanged->iteration_s);
+  CHECK(lasting.migration.seconds > 0);
+  for (const Stage& stage : lasting.plan.pipelines[0].stages) CHECK(stage.virtual_layers.empty());
+  // A job with other chunks splits the layers anew.
+  problem.job.execution.schedule = Schedule::one_f_one_b;
+  problem.job.execution.chunks.reset();
+  const IterationSearchResult other = warm_search(problem, uneven, 1e9);
+  for (const PlanCandidate& it : other.finalists)
+    for (const Stage& stage : it.plan.pipelines[0].stages) CHECK(stage.virtual_layers.empty());
+}
+
 TEST_CASE("a warm search gives the same plans for any number of threads") {
   Problem problem = small_problem({3, 3}, 6, 12);
   const Plan before = two_pipelines(problem.job);

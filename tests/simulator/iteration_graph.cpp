@@ -317,6 +317,15 @@ TEST_CASE("interleaved splits the layers of a device into chunks") {
   for (const Stage& stage : computed.pipelines[0].stages) layers.push_back(stage.layers);
   CHECK(layers ==
         std::vector<std::pair<int, int>>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 7}, {7, 8}, {8, 10}});
+  // Stages 1 and 3 have 3 layers: all in the second chunk, and all in the first one.
+  Plan uneven = plan_of(job, 4, 1, 4);
+  uneven.pipelines[0].stages[1].virtual_layers = {0, 3};
+  uneven.pipelines[0].stages[3].virtual_layers = {3, 0};
+  uneven = expand_virtual_stages(uneven);
+  layers.clear();
+  for (const Stage& stage : uneven.pipelines[0].stages) layers.push_back(stage.layers);
+  CHECK(layers ==
+        std::vector<std::pair<int, int>>{{0, 1}, {1, 1}, {1, 2}, {2, 5}, {5, 6}, {6, 9}, {9, 10}, {10, 10}});
   job.execution.chunks = 3;
   CHECK(
       error_message([&] { expand_virtual_stages(plan_of(job, 4, 1, 4)); }) ==

@@ -11,6 +11,7 @@
 #include "core/base/index.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "tests/support/random_problem.hpp"
 
 namespace dtfm {
@@ -60,6 +61,18 @@ inline std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int s
     begin += size;
   }
   return split;
+}
+
+/// Distributes the layers of every stage over its chunks at random. A chunk may get none.
+inline void split_virtual_stages(Rng& rng, Plan& plan) {
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages) {
+      std::vector<int> counts;
+      for (const auto& [begin, end] :
+           random_split(rng, stage.layers.second - stage.layers.first, stage_chunks(plan.execution), 0))
+        counts.push_back(end - begin);
+      set_virtual_layers(stage, counts);
+    }
 }
 
 /// Returns a plan of any shape: devices in any order, any layer split (shared or not), any number of

@@ -37,6 +37,14 @@ inline Job four_layers() {
   return job;
 }
 
+/// The same with two chunks per device.
+inline Job four_interleaved_layers() {
+  Job job = four_layers();
+  job.execution.schedule = Schedule::interleaved;
+  job.execution.chunks = 2;
+  return job;
+}
+
 /// Aborts unless `plan`, written as a plan file, is read back as the same plan.
 inline void check_reads_back(const Topology& topology, const Job& job, const Plan& plan) {
   const std::string written = plan_json(topology, job, plan).dump();

@@ -13,8 +13,10 @@
 #include "core/base/index.hpp"
 #include "core/plan/plan_conflicts.hpp"
 #include "core/plan/settings.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "core/io/readers/device_inventory.hpp"
 #include "core/io/readers/job_reader.hpp"
+#include "core/io/text/format_number.hpp"
 #include "core/io/text/json_reader.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
@@ -113,7 +115,21 @@ class PlanReader {
     if (count == 0) list.fail("there is no device");
     Stage stage{layers(cursor.required("layers"), covered), {}};
     for (std::size_t i = 0; i < count; ++i) stage.devices.push_back(device(list.at(i)));
+    if (const auto own = cursor.optional("virtual_layers")) read_virtual_layers(*own, stage);
     return stage;
+  }
+
+  void read_virtual_layers(const JsonCursor& list, Stage& stage) const {
+    if (!traits(execution_.schedule).has_chunks) list.fail("requires schedule `interleaved`");
+    const std::size_t count = list.array_size("numbers of layers"), chunks = at(stage_chunks(execution_));
+    if (count != chunks)
+      list.fail(fmt::format("expected the number of layers of each of {} chunks; found {}", chunks, count));
+    std::vector<int> counts;
+    long long sum = 0;
+    for (std::size_t i = 0; i < count; ++i) sum += counts.emplace_back(list.at(i).as_int(0, max_value));
+    if (const auto [begin, end] = stage.layers; sum != end - begin)
+      list.fail(fmt::format("the sum is {}, but the stage has {}", sum, format_count(end - begin, "layer")));
+    set_virtual_layers(stage, counts);
   }
 
   /// `covered` is the layer after the last one of the preceding stages.

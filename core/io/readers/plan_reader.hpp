@@ -59,8 +59,8 @@ class PlanFile {
   /// distributed as evenly as possible. The settings are those of `execution`; of the plan's `job` and
   /// `parallelism`, which older files have instead; or of `job`. Throws Error for settings that contradict
   /// `job` (plan_conflicts), a device that is unknown or used twice, layers that are not covered exactly
-  /// once, a pipeline without stages, the fingerprint of another topology, or a period of checkpoints that is
-  /// not above zero.
+  /// once, `virtual_layers` that do not make up those of their stage, a pipeline without stages, the
+  /// fingerprint of another topology, or a period of checkpoints that is not above zero.
   PlanAndNotes plan(const Topology& topology, const Job& job) const;
 
   /// A plan whose topology is not available or has changed. Any device id is accepted, up to the maximum

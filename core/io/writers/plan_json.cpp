@@ -17,9 +17,11 @@ class PlanWriter {
     ordered_json json = ordered_json::array();
     for (const Pipeline& pipeline : plan_.pipelines) {
       ordered_json stages = ordered_json::array();
-      for (const Stage& stage : pipeline.stages)
+      for (const Stage& stage : pipeline.stages) {
         stages.push_back(
             {{"layers", {stage.layers.first, stage.layers.second}}, {"devices", ids(stage.devices)}});
+        if (!stage.virtual_layers.empty()) stages.back()["virtual_layers"] = stage.virtual_layers;
+      }
       json.push_back({{"micro_batches", pipeline.micro_batches}, {"stages", std::move(stages)}});
     }
     return json;

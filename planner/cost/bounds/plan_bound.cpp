@@ -146,6 +146,12 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
 
 namespace {
 
+/// Whether a virtual stage without layers precedes that of the first layer.
+bool begins_empty(const IterationModel& model, const Pipeline& pipeline) {
+  const auto [begin, end] = virtual_stage_layers(pipeline, model.chunks).front();
+  return begin == end;
+}
+
 /// With overlap, gradients are synchronized layer by layer, and only the first layer waits for the whole
 /// pipeline.
 bool synchronizes_by_layer(const IterationModel& model) {
@@ -177,6 +183,10 @@ double min_iteration_s(const IterationModel& model, const Plan& plan,
   const bool by_layer = synchronizes_by_layer(model);
   double end_s = 0;
   for (const PipelineBound* pipeline : pipelines) end_s = std::max(end_s, pipeline->end_s);
+  const auto is_late = [&](const Pipeline& it) { return begins_empty(model, it); };
+  // Then the first layer is not the last to be computed, so its synchronization may end earlier.
+  if (by_layer && std::any_of(plan.pipelines.begin(), plan.pipelines.end(), is_late))
+    return end_s + model.problem.constants.iteration_overhead_s;
   std::vector<std::size_t> stage(plan.pipelines.size());  // [pipeline]: that holds `layer`
   for (int layer = 0; layer < model.stages.layers();) {
     int end = by_layer ? 1 : model.stages.layers();

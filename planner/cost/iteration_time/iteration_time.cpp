@@ -82,7 +82,9 @@ bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipelin
     return false;
   for (std::size_t stage = 0; stage < a.stages.size(); ++stage) {
     const Stage &it = a.stages[stage], &other = b.stages[stage];
-    if (it.layers != other.layers || it.devices.size() != other.devices.size()) return false;
+    if (it.layers != other.layers || it.virtual_layers != other.virtual_layers ||
+        it.devices.size() != other.devices.size())
+      return false;
     // A device exchanges messages with those of its own stage and of the next one.
     const std::size_t next = (stage + 1) % a.stages.size();
     for (std::size_t i = 0; i < it.devices.size(); ++i) {

@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/target.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "planner/search/iteration_time/annealing_rounds.hpp"
 #include "planner/search/iteration_time/decision_search.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"
@@ -70,14 +71,18 @@ class IterationSearch {
     const DecidedJobPtr job = state_.decisions.decide_like(first, warm.job, warm.plan);
     if (!job) return;
     const PlanScore score = state_.score.with_own_count();
-    result_.unchanged = unchanged_plan(warm.plan, job, state_.options.limits, score);
-    if (result_.unchanged && uses_tensor_groups(warm.plan, *job)) state_.keep(*result_.unchanged);
+    // The search moves whole stages and layers between them, so it starts from an even split over chunks.
+    const Plan even = without_virtual_layers(warm.plan);
+    const bool has_same_chunks = stage_chunks(warm.plan.execution) == job->model.chunks;
+    result_.unchanged = unchanged_plan(has_same_chunks ? warm.plan : even, job, state_.options.limits, score);
+    if (result_.unchanged && !has_virtual_layers(result_.unchanged->plan) &&
+        uses_tensor_groups(warm.plan, *job))
+      state_.keep(*result_.unchanged);
     const auto is_spent = [&] { return score.evaluated() >= state_.budget.left(); };
     const auto stop = [&] { return state_.must_stop() || is_spent(); };
     // The budget is extended unless the pool has a plan that fits, because there must be one.
     const PlanScore limited = state_.pool.has_fitting() ? score.with_stop(is_spent) : score;
-    std::vector<PlanCandidate> repaired =
-        repaired_plans(warm.plan, job, state_.options.limits, limited, stop);
+    std::vector<PlanCandidate> repaired = repaired_plans(even, job, state_.options.limits, limited, stop);
     state_.budget.count(score.evaluated());
     for (PlanCandidate& candidate : repaired) state_.keep(std::move(candidate));
     state_.record_convergence();

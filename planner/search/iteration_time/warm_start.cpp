@@ -188,11 +188,12 @@ class Repair {
   long long evaluations_ = 0;
 };
 
-/// Whether every stage has a layer for each of its chunks.
+/// Whether every stage that is split evenly has a layer for each of its chunks.
 bool has_layers_for_chunks(const Plan& plan, const DecidedJob& job) {
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
-      if (stage.layers.second - stage.layers.first < job.model.chunks) return false;
+      if (stage.virtual_layers.empty() && stage.layers.second - stage.layers.first < job.model.chunks)
+        return false;
   return true;
 }
 

@@ -21,7 +21,8 @@ struct WarmStart {
 
 /// Evaluates the running plan on the current network, with the execution of the job, and with its own flushes
 /// if the job does not fix them. Nothing if a device is gone or cannot be used, or if the limits or the job's
-/// micro-batches do not allow it. Its pipelines may have different numbers of stages.
+/// micro-batches do not allow it. Its pipelines may have different numbers of stages, and its stages
+/// virtual_layers for the chunks of the job.
 std::optional<PlanCandidate> unchanged_plan(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                             const ShapeLimits& limits, const PlanScore& score);
 
@@ -29,10 +30,10 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, const std::shared_
 /// one with which the plan is best. If there are too few, the pipelines with most empty slots are dropped,
 /// their groups are reused, and their micro-batches are redistributed. Also returns variants without the
 /// pipelines on a site, if that is better, and with more pipelines on the remaining groups. All are fitted;
-/// the best comes first. With mixed degrees, the remaining devices of a stage form one or more groups. Empty
-/// if the plan's pipelines have different numbers of stages, or if none of its stages can stay. `stop` is
-/// called before every evaluation; once it returns true, slots get the groups that must fetch least, and only
-/// the first plan is certain to be returned.
+/// the best comes first. `plan` has no virtual_layers. With mixed degrees, the remaining devices of a stage
+/// form one or more groups. Empty if the plan's pipelines have different numbers of stages, or if none of its
+/// stages can stay. `stop` is called before every evaluation; once it returns true, slots get the groups that
+/// must fetch least, and only the first plan is certain to be returned.
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                           const ShapeLimits& limits, const PlanScore& score,
                                           const StopFunction& stop = {});
