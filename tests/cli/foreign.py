@@ -97,6 +97,34 @@ def test_score_writes_a_plan():
           == simulated("table.csv")["iterations"], "the plan that was written is another one")
 
 
+def test_uneven_virtual_stages():
+    """A layout whose virtual stages differ, the last one without layers, is scored, written, simulated, compared
+    and continued."""
+    write_files()
+    write = lambda name, text: Path(name).write_text(text, encoding="utf-8")
+    write("chunks.yaml", JOB.replace("layers: 12", "layers: 7").replace("pipeline: 3", "pipeline: 3, schedule: interleaved, chunks: 2"))
+    write("virtual.sh", FLAGS.replace("Ettt|tt|ttL", "Ett|t|t|tt|t|L"))
+    done = run("hosts.yaml", "--job", "chunks.yaml", "--score", "virtual.sh", "--ranks", "stages.txt", "-o", "virtual.json",
+               "--format", "json", program=PLAN)
+    plan = json.loads(done.stdout)
+    # Rank 0 has the layout's stages 0 and 3: 2 + 2 layers, rank 1 has 1 and 4: 1 + 1, rank 2 has 2 and 5: 1 + 0.
+    for pipeline in plan["pipelines"]:
+        check([stage.get("virtual_layers") for stage in pipeline["stages"]] == [None, None, [1, 0]], pipeline)
+    check("a first or last stage holds no layer" in " ".join(plan["warnings"]), plan["warnings"])
+    written = json.loads(run("hosts.yaml", "virtual.json", "--format", "json").stdout)
+    check(close(written["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), written)
+    write("even.json", json.dumps({"job": plan["job"], "pipelines": [
+        {"stages": [{"layers": layers, "devices": [device]} for layers, device in zip(((0, 3), (3, 5), (5, 7)), devices)]}
+        for devices in PLACES]}))
+    run("hosts.yaml", "--diff", "virtual.json", "even.json", program=PLAN)
+    kept = run("hosts.yaml", "--job", "chunks.yaml", "--warm-start", "virtual.json", "--horizon", "1e-9 s", "--evaluations", 300,
+               "--format", "json", program=PLAN)
+    check(json.loads(kept.stdout)["pipelines"] == plan["pipelines"], "another plan although there is no time to migrate")
+    plan["pipelines"][0]["stages"][2]["virtual_layers"] = [0, 2]
+    write("wrong.json", json.dumps(plan))
+    refused("wrong.json: /pipelines/0/stages/2/virtual_layers: the sum is 2, but the stage has 1 layer", "hosts.yaml", "wrong.json")
+
+
 def test_notes():
     note = "ignored flags that do not affect the plan: `--nnodes`"
     check(note in simulated("train.sh", "--ranks", "stages.txt")["notes"], "dtfm-sim does not note passed-over flags")

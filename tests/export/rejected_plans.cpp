@@ -147,6 +147,20 @@ TEST_CASE("only Megatron accepts a stage without layers") {
   CHECK_THAT(file_text(export_files(assigned, {&target, 1}), "megatron.sh"), contains("\"E|tttt|tttL\""));
   for (const char* name : {"torchtitan", "pytorch-pipelining", "deepspeed", "dtfm", "petals"})
     CHECK_THAT(rejection_message(name, bundle), contains("stage 0 has no layers (0/4/3)"));
+  ExportBundle chunked = two_pipelines({3, 2, 2}, {3, 2, 2});
+  for (Pipeline& pipeline : chunked.plan.pipelines) {
+    pipeline.micro_batches = 6;
+    pipeline.stages.back().virtual_layers = {2, 0};
+  }
+  chunked.job.training.global_batch = 12 * chunked.job.execution.micro_batch;
+  chunked.job.execution.schedule = Schedule::interleaved;
+  chunked.job.execution.chunks = 2;
+  CHECK(rejection_message("megatron", chunked) == "no error");
+  for (const char* name : {"torchtitan", "pytorch-pipelining", "pytorch"})
+    CHECK_THAT(rejection_message(name, chunked), contains("virtual stage 5 has no layers (1/1/2/2/1/0)"));
+  chunked.plan.pipelines[1].stages.back().virtual_layers.clear();
+  CHECK_THAT(rejection_message("megatron", chunked),
+             contains("pipelines 0 and 1 split layers differently (1/1/2/2/1/0 vs 1/1/1/2/1/1)"));
 }
 
 TEST_CASE("single-stage pipelines and uneven flushes and virtual stages are rejected where unsupported") {

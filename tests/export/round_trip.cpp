@@ -103,8 +103,8 @@ TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron
     ExportBundle bundle = arbitrary_bundle(rng, {true, 2}, RankOrder(rng.below(2)));
     const int stages = static_cast<int>(bundle.plan.pipelines.front().stages.size());
     const int chunks = stages < 2 ? 1 : 1 + static_cast<int>(rng.below(3));
-    // The first and the last virtual stage hold embedding and loss, and at least one layer.
-    const auto split = random_split(rng, 24, stages, chunks > 1 ? chunks : 0);
+    const bool is_even = rng.below(2) == 0;
+    const auto split = random_split(rng, 24, stages, chunks > 1 && is_even ? chunks : 0);
     for (Pipeline& pipeline : bundle.plan.pipelines) {
       pipeline.micro_batches = 2 * stages;
       for (int s = 0; s < stages; ++s) pipeline.stages[at(s)].layers = split[at(s)];
@@ -116,6 +116,12 @@ TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron
       bundle.job.execution.chunks = chunks;
     }
     bundle.plan.execution = bundle.job.execution;
+    if (!is_even) {
+      split_virtual_stages(rng, bundle.plan);  // of the first pipeline; Megatron-LM's are equal
+      for (Pipeline& pipeline : bundle.plan.pipelines)
+        for (int s = 0; s < stages; ++s)
+          pipeline.stages[at(s)].virtual_layers = bundle.plan.pipelines[0].stages[at(s)].virtual_layers;
+    }
     bundle = run_on_trainer(std::move(bundle), {&target, 1});
     bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
     const ExportFiles files = export_files(bundle, {&target, 1});
@@ -284,6 +290,25 @@ TEST_CASE("with virtual stages a device has layers from several ranges") {
     if (std::string_view(name) == "megatron")
       CHECK(file_text(files, "megatron.sh").find("\"Ett|tt|tt|tt|tt|ttL\"") != std::string::npos);
     CHECK(file_text(files, rank_table_file).find("\"layers\":[[2,4],[8,10]]") != std::string::npos);
+  }
+  // Device 1 has 3 layers in chunk 0 and 1 in chunk 1, device 2 the reverse.
+  bundle.plan.pipelines[0].stages[1].virtual_layers = {3, 1};
+  bundle.plan.pipelines[0].stages[2].virtual_layers = {1, 3};
+  bundle.assignments = assign_ranks(bundle.plan, bundle.job, RankOrder::stage_major);
+  CHECK(bundle.assignments[1].layers == std::vector<std::pair<int, int>>{{2, 5}, {8, 9}});
+  const std::pair<const char*, const char*> expected[] = {
+      {"megatron", "\"Ett|ttt|t|tt|t|tttL\""},
+      {"torchtitan", "[\"layers.2\",\"layers.3\",\"layers.4\"],"},
+      {"pytorch-pipelining", "\"layers\": [\n  2,\n  3,\n  1,\n  2,\n  1,\n  3\n ]"},
+      {"pytorch",
+       "\"layers\": [\n      2,\n      5\n     ],\n     \"input_from\": 0,\n     \"output_to\": 2,"}};
+  for (const auto& [name, text] : expected) {
+    CAPTURE(name);
+    const Exporter* target = &find_exporter(name);
+    ExportFiles files = export_files(run_on_trainer(bundle, {&target, 1}), {&target, 1});
+    CHECK(std::any_of(files.begin(), files.end(),
+                      [&](const ExportFile& it) { return it.text.find(text) != std::string::npos; }));
+    CHECK(file_text(files, rank_table_file).find("\"layers\":[[2,5],[8,9]]") != std::string::npos);
   }
 }
 

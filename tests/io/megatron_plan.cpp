@@ -1,10 +1,15 @@
 #include "core/io/importers/megatron_plan.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/base/index.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "core/io/importers/megatron_layout.hpp"
 #include "core/io/readers/rank_file.hpp"
 #include "tests/support/catch.hpp"
@@ -165,13 +170,43 @@ TEST_CASE("virtual stages become the chunks of an interleaved schedule") {
         "flags:1:74: --num-layers-per-virtual-pipeline-stage 3 does not divide the 4 layers of a "
         "pipeline rank\n"
         "flags: virtual stages per device: 1, but job small has schedule interleaved with 2");
-  CHECK(
-      error_message([&] { ends("--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\""); }) ==
-      "flags:1:67: virtual stages of pipeline rank 0 differ: stage 0 of the layout has 1 layers; plans split "
-      "the 4 of "
-      "a device evenly, which makes it 2");
   CHECK(error_in("--num-virtual-stages-per-pipeline-rank 2") ==
         "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1");
+}
+
+TEST_CASE("virtual stages have the layers that flags give them, or none") {
+  using Layers = std::vector<std::pair<int, int>>;
+  const auto layers_of = [](int layers, int stages, const std::string& flags, const std::string& ranks,
+                            std::vector<std::string>* notes = nullptr) {
+    Job job = job_of(layers);
+    job.execution.schedule = Schedule::interleaved;
+    job.execution.chunks = 2;
+    const Plan plan =
+        plan_of(fmt::format("--pipeline-model-parallel-size {} {}", stages, flags), ranks, job, notes);
+    return virtual_stage_layers(plan.pipelines.front(), 2);
+  };
+  std::vector<std::string> notes;
+  CHECK(layers_of(8, 2, "--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\"", eight, &notes) ==
+        Layers{{0, 1}, {1, 3}, {3, 6}, {6, 8}});
+  CHECK(std::none_of(notes.begin(), notes.end(),
+                     [](const std::string& it) { return it.find("holds no") != std::string::npos; }));
+  CHECK(layers_of(5, 2, "--pipeline-model-parallel-layout \"E|ttt||ttL\"", eight) ==
+        Layers{{0, 0}, {0, 3}, {3, 3}, {3, 5}});
+  // 14 layers, the embedding and the loss are 4 in each virtual stage; 2 layers with them are one in each.
+  const std::string account =
+      "--num-virtual-stages-per-pipeline-rank 2 --account-for-embedding-in-pipeline-split "
+      "--account-for-loss-in-pipeline-split";
+  CHECK(layers_of(14, 2, account, eight) == Layers{{0, 3}, {3, 7}, {7, 11}, {11, 14}});
+  CHECK(layers_of(2, 2, account, eight) == Layers{{0, 0}, {0, 1}, {1, 2}, {2, 2}});
+  // The layout of Megatron-LM's issue 1852, here with 8 ranks: a layer, then two in each stage, then the
+  // loss.
+  notes.clear();
+  const Layers layers = layers_of(29, 8, "--pipeline-model-parallel-layout \"Et|(tt|)*14L\"", eight, &notes);
+  CHECK(layers.front() == std::pair(0, 1));
+  CHECK(layers[14] == std::pair(27, 29));
+  CHECK(layers[15] == std::pair(29, 29));
+  CHECK(std::any_of(notes.begin(), notes.end(),
+                    [](const std::string& it) { return it.find("holds no") != std::string::npos; }));
 }
 
 TEST_CASE("all wrong flags and contradictions to the job or each other are reported") {

@@ -322,6 +322,13 @@ def check_findings(checks, flags, planner):
         checks.same("finding 3", optimizer, export.setting("optimizer"), "adam-18")
     _, _, a, _ = plan("far", GPT, bf16 | {"global_batch": 6}, {"pipeline": 3, "data": 1, "schedule": "interleaved", "chunks": 2})
     checks.same("finding 4", "warm-up", a.overlap_p2p_comm_warmup_flush, True)  # 4
+    _, _, path = planner.plan("far.yaml", exported_plans.job_text(
+        GPT, bf16 | {"global_batch": 6}, {"pipeline": 3, "data": 1, "schedule": "interleaved", "chunks": 2}))  # fmt: skip
+    uneven = json.loads(path.read_text())
+    for stage, (begin, end) in ((it, it["layers"]) for it in uneven["pipelines"][0]["stages"]):
+        stage["virtual_layers"] = [end - begin, 0]  # the last virtual stage has only the loss
+    path.write_text(json.dumps(uneven))
+    accept(checks, flags, planner.export(path, "far.yaml"))
     error, export, _, _ = plan("pairs", GPT, bf16, {"pipeline": 2, "schedule": "interleaved", "chunks": 2})  # 5
     checks.holds("finding 5", error, export and export.degrees[1] == 2)
     _, _, a, _ = plan("four", GPT + ", gated: true", bf16, {})  # 6

@@ -1,7 +1,9 @@
 #include "core/io/importers/megatron_plan.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include <fmt/format.h>
@@ -129,14 +131,17 @@ class MegatronReader {
     return total / replicas;
   }
 
-  Pipeline pipeline(const Sizes& sizes, int replica, int micro_batches, const std::vector<int>& layers,
+  Pipeline pipeline(const Sizes& sizes, int replica, int micro_batches,
+                    const std::vector<std::vector<int>>& layers,
                     const std::vector<std::optional<int>>& ranks) const {
     const bool is_pipeline_major = flags_.has("--use-tp-pp-dp-mapping");
     Pipeline pipeline{micro_batches, {}};
     int begin = 0;
     for (int stage = 0; stage < sizes.pipeline; ++stage) {
       const int group = is_pipeline_major ? stage + sizes.pipeline * replica : replica + sizes.data * stage;
-      Stage it{{begin, begin + layers[at(stage)]}, {}};
+      const std::vector<int>& counts = layers[at(stage)];
+      Stage it{{begin, std::accumulate(counts.begin(), counts.end(), begin)}, {}};
+      set_virtual_layers(it, counts);
       for (int t = 0; t < sizes.tensor; ++t)
         it.devices.push_back(ranks[at(t + sizes.tensor * group)].value());
       begin = it.layers.second;
@@ -161,9 +166,9 @@ std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& f
     notes.push_back(std::move(line));
   if (traits(plan.execution.schedule).forwards_first)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
-  const auto& stages = plan.pipelines.front().stages;
-  const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };
-  if (is_empty(stages.front()) || is_empty(stages.back()))
+  const auto layers = virtual_stage_layers(plan.pipelines.front(), stage_chunks(decided));
+  const auto is_empty = [](const std::pair<int, int>& it) { return it.first == it.second; };
+  if (is_empty(layers.front()) || is_empty(layers.back()))
     notes.push_back(
         "a first or last stage holds no layer: the embedding is counted in the stage of layer 0, the loss in "
         "that of the last layer");

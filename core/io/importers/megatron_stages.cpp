@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/index.hpp"
-#include "core/plan/plan.hpp"
+#include "core/plan/virtual_stages.hpp"
 #include "core/io/importers/megatron_layout.hpp"
 
 namespace dtfm::io {
@@ -25,15 +25,18 @@ class StageReader {
  public:
   StageReader(const MegatronFlags& flags, const std::string& file, int stages, const Job& job,
               InputErrors& errors)
-      : flags_(flags), file_(file), stages_(stages), model_layers_(layer_count(job.model)), errors_(errors) {}
+      : flags_(flags),
+        file_(file),
+        stages_(stages),
+        model_layers_(layer_count(job.model)),
+        job_chunks_(stage_chunks(job)),
+        errors_(errors) {}
 
   MegatronStages read() {
     check_exclusive();
     if (flags_.has(layout_flag)) return split_by_layout();
-    MegatronStages result{
-        flags_.has(first_flag) || flags_.has(last_flag) ? split_by_first_and_last() : split_evenly(), 1};
-    if (!result.layers.empty()) result.chunks = chunks(result.layers);
-    return result;
+    if (flags_.has(first_flag) || flags_.has(last_flag)) return split_into_chunks(split_by_first_and_last());
+    return split_evenly();
   }
 
  private:
@@ -67,19 +70,8 @@ class StageReader {
                                      count, stages_));
       return {};
     }
-    MegatronStages result{std::vector<int>(at(stages_)), count / stages_};
-    for (int i = 0; i < count; ++i) result.layers[at(i % stages_)] += (*layers)[at(i)];
-    for (int i = 0; i < count; ++i) {
-      const auto [begin, end] = even_split(result.layers[at(i % stages_)], result.chunks, i / stages_);
-      if ((*layers)[at(i)] != end - begin) {
-        errors_.add(
-            where,
-            fmt::format("virtual stages of pipeline rank {} differ: stage {} of the layout has {} "
-                        "layers; plans split the {} of a device evenly, which makes it {}",
-                        i % stages_, i, (*layers)[at(i)], result.layers[at(i % stages_)], end - begin));
-        break;
-      }
-    }
+    MegatronStages result{std::vector<std::vector<int>>(at(stages_)), count / stages_};
+    for (int i = 0; i < count; ++i) result.layers[at(i % stages_)].push_back((*layers)[at(i)]);
     return result;
   }
 
@@ -110,15 +102,26 @@ class StageReader {
     return layers;
   }
 
-  /// Equal stages; with the corresponding flags, embedding and loss count as one layer each.
-  std::vector<int> split_evenly() {
+  /// Equal virtual stages; with the corresponding flags, embedding and loss count as one layer each, of the
+  /// first and the last one (Megatron-LM, megatron/core/transformer/transformer_block.py).
+  MegatronStages split_evenly() {
     const int embedding = flags_.has(embedding_flag) ? 1 : 0, loss = flags_.has(loss_flag) ? 1 : 0;
     const int layers_per_stage =
         divide_evenly(model_layers_ + embedding + loss, stages_, file_, "pipeline stages");
-    std::vector<int> layers(at(stages_), layers_per_stage);
-    layers.front() -= embedding;
-    layers.back() -= loss;
-    return layers;
+    MegatronStages result = split_into_chunks(std::vector<int>(at(stages_), layers_per_stage));
+    if (result.layers.empty()) return result;
+    result.layers.front().front() -= embedding;
+    result.layers.back().back() -= loss;
+    return result;
+  }
+
+  /// Splits the layers of each pipeline rank evenly.
+  MegatronStages split_into_chunks(const std::vector<int>& layers) {
+    if (layers.empty()) return {};
+    MegatronStages result{{}, chunks(layers)};
+    if (!errors_.empty() || result.chunks != job_chunks_) return result;
+    for (const int count : layers) result.layers.emplace_back(at(result.chunks), count / result.chunks);
+    return result;
   }
 
   int chunks(const std::vector<int>& layers) {
@@ -137,7 +140,7 @@ class StageReader {
 
   const MegatronFlags& flags_;
   const std::string& file_;
-  int stages_, model_layers_;
+  int stages_, model_layers_, job_chunks_;
   InputErrors& errors_;
 };
 

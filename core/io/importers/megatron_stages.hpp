@@ -1,4 +1,4 @@
-// Derives the number of layers of each pipeline stage from Megatron-LM's flags.
+// Derives the number of layers of each virtual pipeline stage from Megatron-LM's flags.
 #pragma once
 
 #include <string>
@@ -10,17 +10,15 @@
 
 namespace dtfm::io {
 
-/// Layers of the devices of a pipeline. Each device holds `chunks` chunks, into which its layers are split
-/// evenly.
+/// Layers of the devices of a pipeline, each of which holds `chunks` chunks.
 struct MegatronStages {
-  std::vector<int> layers;  // by pipeline rank
+  std::vector<std::vector<int>> layers;  // [pipeline rank][chunk]: their number
   int chunks = 1;
 };
 
 /// Splits the layers of the job over `stages` pipeline ranks. Adds to `errors` mutually exclusive flags,
-/// numbers that do not divide, and layouts with another number of layers or stages or with chunks that plans
-/// cannot express, because plans split the layers of a device evenly. If there are errors, the result is not
-/// valid.
+/// numbers that do not divide, and layouts with another number of layers or stages. If there are errors, or
+/// the job has another number of chunks, `layers` is not valid.
 MegatronStages megatron_stages(const MegatronFlags& flags, const std::string& file, int stages,
                                const Job& job, InputErrors& errors);
 
