@@ -68,6 +68,7 @@ std::string shape_json(const TransformerShape& s) {
   json.add("sequence", s.sequence);
   json.add("vocabulary", s.vocabulary);
   json.add("kv_heads", s.kv_heads);
+  if (s.head_size > 0) json.add("head_dim", s.head_size);
   json.add("feed_forward", s.ffn);
   if (s.gated) json.add("gated", "true");
   if (s.rms) json.add("biases", "false");

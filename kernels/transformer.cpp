@@ -46,9 +46,13 @@ void check_shape(const TransformerShape& s) {
        {s.batch, s.sequence, s.hidden, s.heads, s.kv_heads, s.ffn, s.vocabulary, s.tensor_parallel})
     require(number > 0, "every number must be positive");
   const int t = s.tensor_parallel;
-  require(
-      s.hidden % s.heads == 0 && (s.hidden / s.heads == 64 || s.hidden / s.heads == 128),
-      "hidden ÷ heads must be 64 or 128, not " + std::to_string(s.hidden) + " ÷ " + std::to_string(s.heads));
+  if (s.head_size == 0)
+    require(s.hidden % s.heads == 0 && (s.hidden / s.heads == 64 || s.hidden / s.heads == 128),
+            "hidden ÷ heads must be 64 or 128, not " + std::to_string(s.hidden) + " ÷ " +
+                std::to_string(s.heads));
+  else
+    require(s.head_size == 64 || s.head_size == 128,
+            "the head size must be 64 or 128, not " + std::to_string(s.head_size));
   require(s.heads % s.kv_heads == 0, "heads must be a multiple of key and value heads");
   require(s.heads % t == 0 && (s.kv_heads % t == 0 || t % s.kv_heads == 0),
           "heads cannot be divided among " + std::to_string(t) + " ranks");
@@ -66,7 +70,7 @@ RankWidths rank_widths(const TransformerShape& s) {
   RankWidths w;
   const int t = s.tensor_parallel;
   w.rows = s.batch * s.sequence;
-  w.head_size = s.hidden / s.heads;
+  w.head_size = s.head_size > 0 ? s.head_size : s.hidden / s.heads;
   w.heads = s.heads / t;
   w.kv_heads = std::max(1, s.kv_heads / t);
   w.q = w.heads * w.head_size;

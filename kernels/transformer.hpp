@@ -16,6 +16,7 @@ struct TransformerShape {
   bool causal = true;
   int tensor_parallel = 1;  // divides heads, ffn and vocabulary
   DType dtype = DType::f16;
+  int head_size = 0;  // of each head; 0: hidden ÷ heads
 };
 
 /// Respectively: token and position embedding; one block (pre-norm attention and MLP); final norm, output

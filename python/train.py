@@ -332,7 +332,7 @@ def weight_share(model, layer):
     if it is None:
         return 0.5
     products = 2 * it.sequence * (block_parameters(it) + (it.hidden * it.vocabulary if layer == it.layers - 1 else 0))
-    return products / (2 * (products + 4 * it.sequence ** 2 * it.hidden))
+    return products / (2 * (products + 4 * it.sequence ** 2 * it.heads * it.head_dim))
 
 
 class Run:

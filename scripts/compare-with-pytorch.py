@@ -109,8 +109,8 @@ class Model:
         self.padded_vocabulary = -(-self.vocabulary // 128) * 128  # as in kernels/transformer.cpp
         self.gated, self.rms = shape.get("gated", False), shape.get("norm") == "rms"
         self.rotary = shape.get("positions") == "rotary"
-        self.head_size = self.hidden // self.heads
-        self.q, self.kv = self.hidden, self.kv_heads * self.head_size
+        self.head_size = shape.get("head_dim", self.hidden // self.heads)
+        self.q, self.kv = self.heads * self.head_size, self.kv_heads * self.head_size
 
     def block_parameters(self):
         return self.hidden * (2 * self.q + 2 * self.kv + (3 if self.gated else 2) * self.ffn)

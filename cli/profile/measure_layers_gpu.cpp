@@ -47,12 +47,14 @@ kernels::TransformerShape shape_of(const Job& job) {
   };
   if (!model) throw refuse("anything but transformers");
   if (model->encoder) throw refuse("encoders");
+  if (model->qk_norm) throw refuse("norms of queries and keys");
   if (model->rms_norm == model->biases) throw refuse("layer norm without biases, or RMS norm with biases");
   kernels::TransformerShape shape;
   shape.sequence = model->sequence;
   shape.hidden = model->hidden;
   shape.heads = model->heads;
   shape.kv_heads = model->kv_heads > 0 ? model->kv_heads : model->heads;
+  shape.head_size = model->head_dim;
   shape.ffn = model->feed_forward > 0 ? model->feed_forward : 4 * model->hidden;
   shape.vocabulary = model->vocabulary;
   shape.gated = model->gated;

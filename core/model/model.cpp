@@ -18,23 +18,26 @@ struct BlockShape {
   explicit BlockShape(const Transformer& model)
       : h(model.hidden),
         a(model.heads),
-        kv(model.kv_heads > 0 ? h * model.kv_heads / a : h),
+        d(head_width(model)),
+        q(a * d),
+        kv(model.kv_heads > 0 ? d * model.kv_heads : q),
         f(model.feed_forward > 0 ? model.feed_forward : 4 * h),
         s(model.sequence),
         v(model.vocabulary),
         positions(model.positions > 0 ? model.positions : s),
         norm(model.rms_norm ? h : 2 * h) {}
-  double h, a, kv, f, s, v, positions, norm;  // kv: width of keys and of values; norm: parameters of a norm
+  double h, a, d, q, kv, f, s, v, positions;  // q, kv: widths of the queries, and of keys and of values
+  double norm;                                // parameters of a norm of the hidden size
 };
 
 /// Number of weights in the matrices of a block.
 double matrices(const Transformer& model, const BlockShape& n) {
-  return 2 * n.h * n.h + 2 * n.h * n.kv + (model.gated ? 3 : 2) * n.h * n.f;
+  return 2 * n.h * n.q + 2 * n.h * n.kv + (model.gated ? 3 : 2) * n.h * n.f;
 }
 
 double biases(const Transformer& model, const BlockShape& n) {
   if (!model.biases) return 0;
-  return 2 * n.h + 2 * n.kv + (model.gated ? 2 : 1) * n.f + n.h;
+  return n.q + n.h + 2 * n.kv + (model.gated ? 2 : 1) * n.f + n.h;
 }
 
 Layer block(const Transformer& model, double element_scale) {
@@ -42,7 +45,8 @@ Layer block(const Transformer& model, double element_scale) {
   Layer layer;
   layer.name = "block";
   layer.parameters = matrices(model, n) + biases(model, n) + 2 * n.norm;
-  layer.attention = Flops(4 * n.s * n.s * n.h);
+  if (model.qk_norm) layer.parameters += 2 * n.norm * n.d / n.h;
+  layer.attention = Flops(4 * n.s * n.s * n.q);
   layer.forward = Flops(2 * n.s * matrices(model, n)) + layer.attention;
   layer.backward = 2 * layer.forward;
   layer.output = Bytes(2 * n.s * n.h * element_scale);
@@ -51,9 +55,11 @@ Layer block(const Transformer& model, double element_scale) {
     const double probabilities = 2 * core * element_scale;
     layer.attention_memory = Bytes(model.attention_dropout ? 2 * probabilities + core : probabilities);
   }
-  const double norms = 4 * n.s * n.h, attention = 6 * n.s * n.h + 4 * n.s * n.kv,
+  const double norms = 4 * n.s * n.h, qk_norms = model.qk_norm ? 2 * n.s * (n.q + n.kv) : 0,
+               attention = 2 * n.s * n.h + 4 * n.s * n.q + 4 * n.s * n.kv,
                mlp = 2 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f, masks = 2 * n.s * n.h;
-  layer.activation_memory = Bytes((norms + attention + mlp) * element_scale + masks) + layer.attention_memory;
+  layer.activation_memory =
+      Bytes((norms + qk_norms + attention + mlp) * element_scale + masks) + layer.attention_memory;
   const double inputs = 4 * n.s * n.h;  // of attention and of the MLP
   layer.replicated_memory = Bytes((norms + inputs) * element_scale + masks);
   return layer;

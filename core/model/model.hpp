@@ -17,11 +17,13 @@ namespace dtfm {
 struct Transformer {
   int layers = 0, hidden = 0, heads = 0, sequence = 0, vocabulary = 0;
   int kv_heads = 0;      // key-value heads (grouped-query attention); 0: as many as `heads`
+  int head_dim = 0;      // width of a head; 0: hidden ÷ heads (`head_width`)
   int feed_forward = 0;  // MLP width; 0: 4 · hidden
   int positions = 0;     // rows of the position table; 0: as many as `sequence`
   bool gated = false;    // MLP with three matrices instead of two (SwiGLU)
   bool biases = true;
   bool rms_norm = false;          // RMS norms, which have no biases
+  bool qk_norm = false;           // norms of the queries and of the keys of a head
   bool learned_positions = true;  // a position table; otherwise rotary, without parameters
   bool tied = true;               // embedding and head share one matrix
   bool encoder = false;           // BERT: token types, embedding norm, pooler, transform before the head
@@ -30,6 +32,11 @@ struct Transformer {
 
   friend bool operator==(const Transformer&, const Transformer&) = default;
 };
+
+/// Width of an attention head.
+inline int head_width(const Transformer& model) {
+  return model.head_dim > 0 ? model.head_dim : model.hidden / model.heads;
+}
 
 /// One layer of a chain, or a kind of layer. Sizes and operations are per sequence (or sample).
 struct Layer {
@@ -96,15 +103,18 @@ struct LayerKinds {
 
 /// Kinds of layers of a model. `element_bytes` is the size of an activation: 2 or 4.
 ///
-/// With hidden size h, a heads, g key-value heads, MLP width f, sequence s, vocabulary V:
-/// - a block has 2 h² + 2 h² g ÷ a parameters in the attention and 2 h f in the MLP (3 h f if gated), biases
-///   of all its matrices, and two norms; 12 h² + 13 h for GPT (Narayanan et al., arXiv 2104.04473);
-/// - its forward takes 2 s FLOPs per parameter of its matrices and 4 s² h for the attention core (no saving
+/// With hidden size h, a heads, g key-value heads, heads of width d, so that queries have the width q = a d
+/// and keys k = g d, MLP width f, sequence s, vocabulary V:
+/// - a block has 2 h q + 2 h k parameters in the attention and 2 h f in the MLP (3 h f if gated), biases of
+///   all its matrices, two norms of h, and with `qk_norm` two of d; 12 h² + 13 h for GPT, where q = k = h
+///   (Narayanan et al., arXiv 2104.04473);
+/// - its forward takes 2 s FLOPs per parameter of its matrices and 4 s² q for the attention core (no saving
 ///   for the causal mask), 24 s h² + 4 s² h for GPT; backward takes twice that (same source);
-/// - it keeps, with 16-bit numbers, norms 4 s h, attention 6 s h + 4 s h g ÷ a + 4 a s², MLP 2 s h + 4 s f (6
-///   s f if gated: gate, product and the other factor), twice as much with 32 bits, and dropout masks of 2 s
-///   h + a s² bytes: s h (34 + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv 2205.05198), of which 5 a s²
-///   belong to the attention core; without attention dropout the core keeps only the probabilities, 2 a s²;
+/// - it keeps, with 16-bit numbers, norms 4 s h (with `qk_norm` also their inputs, 2 s (q + k)), attention
+///   2 s h + 4 s q + 4 s k + 4 a s², MLP 2 s h + 4 s f (6 s f if gated: gate, product and the other factor),
+///   twice as much with 32 bits, and dropout masks of 2 s h + a s² bytes: s h (34 + 5 a s ÷ h) for GPT
+///   (Korthikanti et al., arXiv 2205.05198), of which 5 a s² belong to the attention core; without attention
+///   dropout the core keeps only the probabilities, 2 a s²;
 /// - of that, the inputs of norms, attention and MLP and the dropout masks (10 s h) are replicated in a
 ///   tensor-parallel group without sequence parallelism (same source); so are the inputs of the final norm
 ///   and of the head, and what the embedding keeps;

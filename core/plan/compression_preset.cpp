@@ -41,10 +41,11 @@ struct MatrixSizes {
 
 MatrixSizes low_rank_sizes(const Transformer& model, double rank) {
   const double hidden = model.hidden, blocks = model.layers;
-  const double keys = hidden / model.heads * (model.kv_heads > 0 ? model.kv_heads : model.heads);
+  const double queries = static_cast<double>(head_width(model)) * model.heads;
+  const double keys = model.kv_heads > 0 ? queries / model.heads * model.kv_heads : queries;
   const double feed_forward = model.feed_forward > 0 ? model.feed_forward : 4 * hidden;
   MatrixSizes sizes;
-  sizes.add(hidden, hidden, rank, 2 * blocks);  // queries, output
+  sizes.add(hidden, queries, rank, 2 * blocks);  // and the output
   sizes.add(hidden, keys, rank, 2 * blocks);
   sizes.add(hidden, feed_forward, rank, (model.gated ? 3 : 2) * blocks);
   sizes.add(model.vocabulary, hidden, rank, model.tied ? 1 : 2);

@@ -20,6 +20,7 @@ Transformer timing_shape(Transformer model) {
   if (model.kv_heads == 0) model.kv_heads = model.heads;
   if (model.feed_forward == 0) model.feed_forward = 4 * model.hidden;
   return model;
+  model.head_dim = head_width(model);
 }
 
 /// A profile is valid for both kinds of attention, because it contains the attention that was measured,

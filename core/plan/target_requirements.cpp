@@ -225,6 +225,7 @@ std::string differences_from_llama(const Transformer& model) {
   if (!model.rms_norm) found.emplace_back("layer norms");
   if (!model.gated) found.emplace_back("an MLP without gate");
   if (model.biases) found.emplace_back("biases");
+  if (model.qk_norm) found.emplace_back("norms of queries and keys (qk_norm)");
   return fmt::format("{}", fmt::join(found, ", "));
 }
 
@@ -252,7 +253,8 @@ void check_model(const TargetTraits& target, const Job& job) {
       target.llama_only && !differences.empty())
     reject(
         fmt::format("the model has {}, but {} trains Llama-like models; use --to megatron, or describe "
-                    "a Llama-like model (norm: rms, gated: true, positions: rotary, biases: false)",
+                    "a Llama-like model (norm: rms, gated: true, positions: rotary, biases: false, "
+                    "qk_norm: false)",
                     differences, target.name));
   const Precision precision = job.training.precision;
   if (target.flash_in_16_bits && transformer->flash_attention && traits(precision).bytes_per_element > 2)

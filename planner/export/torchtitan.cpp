@@ -109,6 +109,7 @@ ExportFiles files(const ExportBundle& bundle) {
                 {"hidden", number(model.hidden)},
                 {"heads", number(model.heads)},
                 {"kv_heads", number(model.kv_heads > 0 ? model.kv_heads : model.heads)},
+                {"head_dim", number(head_width(model))},
                 {"feed_forward", number(model.feed_forward > 0 ? model.feed_forward : 4 * model.hidden)},
                 {"vocabulary", number(model.vocabulary)},
                 {"sequence", number(model.sequence)},

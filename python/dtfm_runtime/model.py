@@ -42,11 +42,13 @@ class Transformer:
     sequence: int
     vocabulary: int
     kv_heads: int
+    head_dim: int
     feed_forward: int
     positions: int  # rows of the position table; 0: rotary
     gated: bool = False
     biases: bool = True
     rms_norm: bool = False
+    qk_norm: bool = False
     tied: bool = True
     flash_attention: bool = False
 
@@ -74,13 +76,15 @@ class Transformer:
         hidden, heads, sequence = size("hidden"), size("heads"), size("sequence")
         positions = 0 if model.get("positions") == "rotary" else size("positions", sequence)
         it = Transformer(size("layers", most=MAX_LAYERS), hidden, heads, sequence, size("vocabulary"),
-                         size("kv_heads", heads), size("feed_forward", min(MAX_SIZE, 4 * hidden)), positions,
-                         flag("gated", False), flag("biases", True), model.get("norm") == "rms", flag("tied", True),
+                         size("kv_heads", heads), size("head_dim", max(1, hidden // heads)),
+                         size("feed_forward", min(MAX_SIZE, 4 * hidden)), positions, flag("gated", False),
+                         flag("biases", True), model.get("norm") == "rms", flag("qk_norm", False), flag("tied", True),
                          model.get("attention") == "flash")
-        if hidden % heads != 0 or heads % it.kv_heads != 0:
-            raise UserError("model.heads must divide model.hidden, and model.kv_heads must divide model.heads")
-        if it.positions == 0 and hidden // heads % 2 != 0:
-            raise UserError("rotary positions require an even number of values per head (hidden / heads)")
+        if ("head_dim" not in model and hidden % heads != 0) or heads % it.kv_heads != 0:
+            raise UserError("model.heads must divide model.hidden unless model.head_dim is given, and model.kv_heads "
+                            "must divide model.heads")
+        if it.positions == 0 and it.head_dim % 2 != 0:
+            raise UserError("rotary positions require an even number of values per head (head_dim, or hidden / heads)")
         if 0 < it.positions < sequence:
             raise UserError(f"model.positions must be at least model.sequence, {sequence}, not {positions}")
         return it
@@ -96,8 +100,8 @@ class RMSNorm(nn.Module):
         return (upcast * torch.rsqrt(upcast.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
 
 
-def make_norm(it: Transformer, **where) -> nn.Module:
-    return RMSNorm(it.hidden, **where) if it.rms_norm else nn.LayerNorm(it.hidden, **where)
+def make_norm(it: Transformer, width: Optional[int] = None, **where) -> nn.Module:
+    return (RMSNorm if it.rms_norm else nn.LayerNorm)(width or it.hidden, **where)
 
 
 class Embedding(nn.Module):
@@ -117,28 +121,32 @@ class Embedding(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal, with grouped queries and optionally rotary positions."""
+    """Causal, with grouped queries and optionally norms of queries and keys, and rotary positions."""
 
     def __init__(self, it: Transformer, **where):
         super().__init__()
-        self.heads, self.kv_heads, self.width = it.heads, it.kv_heads, it.hidden // it.heads
+        self.heads, self.kv_heads, self.width = it.heads, it.kv_heads, it.head_dim
         self.is_rotary, self.is_flash = it.positions == 0, it.flash_attention
-        self.query = nn.Linear(it.hidden, it.hidden, bias=it.biases, **where)
+        self.query = nn.Linear(it.hidden, self.heads * self.width, bias=it.biases, **where)
         self.key = nn.Linear(it.hidden, self.kv_heads * self.width, bias=it.biases, **where)
         self.value = nn.Linear(it.hidden, self.kv_heads * self.width, bias=it.biases, **where)
-        self.output = nn.Linear(it.hidden, it.hidden, bias=it.biases, **where)
+        self.output = nn.Linear(self.heads * self.width, it.hidden, bias=it.biases, **where)
+        self.query_norm = make_norm(it, self.width, **where) if it.qk_norm else None
+        self.key_norm = make_norm(it, self.width, **where) if it.qk_norm else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, hidden = x.shape
+        batch, length, _ = x.shape
         query = self.query(x).view(batch, length, self.heads, self.width).transpose(1, 2)
         key = self.key(x).view(batch, length, self.kv_heads, self.width).transpose(1, 2)
         value = self.value(x).view(batch, length, self.kv_heads, self.width).transpose(1, 2)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
         if self.is_rotary:
             query, key = rotate(query), rotate(key)
         if self.kv_heads != self.heads:
             key = key.repeat_interleave(self.heads // self.kv_heads, dim=1)
             value = value.repeat_interleave(self.heads // self.kv_heads, dim=1)
-        return self.output(self.attend(query, key, value).transpose(1, 2).reshape(batch, length, hidden))
+        return self.output(self.attend(query, key, value).transpose(1, 2).flatten(2))
 
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         if self.is_flash and hasattr(F, "scaled_dot_product_attention"):  # from PyTorch 2.0

@@ -316,7 +316,7 @@ def _software(device: torch.device) -> Dict[str, str]:
 def _shape(it: Transformer) -> dict:
     """The sizes with the keys of a job's `model`, without those that have their defaults."""
     shape: dict = {"hidden": it.hidden, "heads": it.heads, "sequence": it.sequence, "vocabulary": it.vocabulary,
-                   "kv_heads": it.kv_heads, "feed_forward": it.feed_forward}
+                   "kv_heads": it.kv_heads, "head_dim": it.head_dim, "feed_forward": it.feed_forward}
     if it.gated:
         shape["gated"] = True
     if not it.biases:
@@ -325,6 +325,8 @@ def _shape(it: Transformer) -> dict:
         shape["tied"] = False
     if it.rms_norm:
         shape["norm"] = "rms"
+    if it.qk_norm:
+        shape["qk_norm"] = True
     if it.flash_attention:
         shape["attention"] = "flash"
     if it.positions != it.sequence:

@@ -380,7 +380,7 @@ class Schemas(unittest.TestCase):
 
     def test_agreement_on_jobs(self):
         training = {"global_batch": 8, "micro_batch": 1, "precision": "fp16", "optimizer": "adam-16", "recompute": "full"}
-        models = [{"kind": "transformer", "layers": 6, "hidden": 64, "heads": 4, "sequence": 128, "vocabulary": 1000, "kv_heads": 2, "gated": True, "norm": "rms", "attention": "flash", "positions": "rotary"},
+        models = [{"kind": "transformer", "layers": 6, "hidden": 64, "heads": 4, "sequence": 128, "vocabulary": 1000, "kv_heads": 2, "head_dim": 32, "gated": True, "norm": "rms", "qk_norm": True, "attention": "flash", "positions": "rotary"},
                   {"preset": "gpt2", "sequence": 512}, {"preset": "vgg-16", "image": 224}, {"preset": "mlp", "widths": [784, 300, 10]},
                   {"kind": "layers", "sequence": 4, "layers": [{"name": "one", "parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB", "replicated_memory": "1 MB", "repeat": 6}]},
                   {"kind": "layers", "input": "images", "input_size": "300 kB", "sequence": 1, "layers": [{"parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB"}]}]

@@ -101,6 +101,12 @@ TEST_CASE("low-rank compression knows the matrices of grouped queries and gated 
   const double vectors = blocks * 2 * h + h;
   CHECK(gradient_compression(preset_of("rank-1"), training_in(Precision::bf16), Model(model)).ratio ==
         Approx((factors + vectors) / (matrices + vectors)).epsilon(1e-12));
+  // Heads twice as wide: queries of 8192, keys and values of 2048.
+  model.head_dim = 256;
+  const double wide_matrices = matrices + blocks * (2 * h * 4096 + 2 * h * 1024),
+               wide_factors = factors + blocks * (2 * 4096 + 2 * 1024);
+  CHECK(gradient_compression(preset_of("rank-1"), training_in(Precision::bf16), Model(model)).ratio ==
+        Approx((wide_factors + vectors) / (wide_matrices + vectors)).epsilon(1e-12));
 }
 
 // BERT has two more matrices of h² (the pooler and the transform before the head) and a table of two token

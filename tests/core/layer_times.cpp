@@ -317,6 +317,7 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   topology.gpus[0].memory_bandwidth.reset();
   CHECK_THAT(error_message([&] {
                LayerTimes({topology, job, {}}, job.execution, {1}).of(0, 0, 1);
+  same.head_dim = 4;
              }),
              contains("has no `memory_bandwidth`"));
   topology.devices[0].gpu = -1;

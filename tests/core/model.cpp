@@ -32,6 +32,44 @@ TEST_CASE("transformers have as many parameters as the published checkpoints") {
   CHECK(all_parameters(bert) == 109482240 + 768 * 768 + 768 + 2 * 768 + 30522);
 }
 
+// Qwen3-4B. Matrices of a block: queries and output 2 · 2560 · 32 · 128, keys and values 2 · 2560 · 8 · 128,
+// MLP 3 · 2560 · 9728, together 100,925,440. With two norms of 2560, 36 blocks have 3,633,500,160 parameters;
+// with the tied embedding, 151,936 · 2560, and the final norm 4,022,458,880; the norms of queries and keys
+// add 36 · 2 · 128. Forward: 36 (2 · 4096 · 100,925,440 + 4 · 4096² · 32 · 128) + 2 · 4096 · 2560 · 151,936
+// FLOPs.
+TEST_CASE("heads may have another width than hidden ÷ heads") {
+  Transformer model{36, 2560, 32, 4096, 151936};
+  model.kv_heads = 8;
+  model.head_dim = 128;
+  model.feed_forward = 9728;
+  model.gated = model.rms_norm = model.flash_attention = true;
+  model.biases = model.learned_positions = false;
+  CHECK(all_parameters(model) == 4022458880);
+  double flops = 0;
+  for (const Layer& layer : layer_chain(Model(model), 2)) flops += (layer.forward + layer.backward).value();
+  CHECK(flops == 3 * 42846056873984.0);  // 1.28538e14
+  // Queries and keys before their norms: 2 · 4096 · (4096 + 1024) bytes.
+  const double kept = layer_kinds(model, 2).kinds[1].activation_memory.value();
+  model.qk_norm = true;
+  CHECK(all_parameters(model) == 4022468096);
+  CHECK(layer_kinds(model, 2).kinds[1].activation_memory.value() - kept == 2 * 4096 * (4096 + 1024));
+  model.rms_norm =
+      false;  // layer norms have twice as many: also those of the 72 norms of 2560 and the final one
+  CHECK(all_parameters(model) == 4022468096 + 73 * 2560 + 36 * 2 * 128);
+}
+
+// h = 6, a = 2 heads of width 4, so that q = k = 8; s = 16, f = 24. Biases of queries, keys, values and the
+// output 8 + 8 + 8 + 6, of the MLP 24 + 6; two norms of 12. It keeps norms 4 s h, attention 2 s h + 8 s q,
+// its core 5 a s², MLP 2 s h + 4 s f and masks 2 s h.
+TEST_CASE("the width of heads counts in biases and activations") {
+  Transformer model{3, 6, 2, 16, 100};
+  model.head_dim = 4;
+  const Layer block = layer_kinds(model, 2).kinds[1];
+  CHECK(block.parameters == 4 * 6 * 8 + 2 * 6 * 24 + 30 + 30 + 24);
+  CHECK(block.activation_memory.value() == 16 * (10 * 6 + 8 * 8 + 4 * 24) + 5 * 2 * 256);
+  CHECK(block.replicated_memory.value() == 10 * 16 * 6);
+}
+
 // Vocabulary 50,304, hidden 2048, sequence 2048, untied head and embedding: the first three blocks with the
 // embedding, two blocks, and two blocks with the head and the final norm.
 TEST_CASE("stages of a transformer have the parameters of their blocks and embedding and head") {

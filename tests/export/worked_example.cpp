@@ -98,7 +98,8 @@ TEST_CASE("torchtitan gets its documented configuration") {
   const std::string python =
       file_text(make_export_files(example_for("torchtitan"), {"torchtitan"}), "dtfm_plan.py");
   CHECK(has(python, R"(
-LAYERS, HIDDEN, HEADS, KV_HEADS, FEED_FORWARD = 7, 2048, 16, 16, 8192
+LAYERS, HIDDEN, FEED_FORWARD = 7, 2048, 8192
+HEADS, KV_HEADS, HEAD_DIM = 16, 16, 128
 VOCABULARY, SEQUENCE, TIED = 50304, 2048, False
 )"));
   CHECK(has(python, R"(

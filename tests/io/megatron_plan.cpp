@@ -394,6 +394,17 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
             "--swiglu is among the flags, but the plan assumes gated: false, as job small says",
             "--attention-backend is not among the flags (flash by default), but the plan assumes attention: "
             "eager, as job small says"});
+  auto& model = std::get<Transformer>(job.model);
+  model.head_dim = 6;  // Megatron-LM's default is 8 ÷ 2
+  model.qk_norm = true;
+  CHECK(notes_of(same + "--kv-channels 6 --qk-layernorm").empty());
+  CHECK(
+      notes_of(same) ==
+      Notes{"--kv-channels is not among the flags (4 by default), but the plan assumes heads of width 6, as "
+            "job small says",
+            "--qk-layernorm is not among the flags, but the plan assumes qk_norm: true, as job small says"});
+  model.head_dim = 0;
+  model.qk_norm = false;
   CHECK(notes_of(same + "--recompute-activations") ==
         Notes{"--recompute-granularity is not among the flags, but the plan assumes recompute: none, as job "
               "small says"});

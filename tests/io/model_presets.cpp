@@ -182,7 +182,8 @@ TEST_CASE("invalid presets are reported with position and reason") {
   CHECK(error_in("{preset: gpt2, kind: layers}") ==
         "job.yaml:3:29: `kind`: unknown `layers`; known: `transformer`");
   CHECK(error_in("{preset: gpt2, hidden: 770}") ==
-        "job.yaml:3:31: `hidden`: 12 heads do not divide hidden 770");
+        "job.yaml:3:31: `hidden`: 12 heads do not divide hidden 770; give their width as head_dim");
+  CHECK_NOTHROW(job_with("{preset: gpt2, hidden: 770, head_dim: 64}"));
   CHECK(error_in("{preset: llama-3-8b, heads: 4}") ==
         "job.yaml:3:36: `heads`: 8 kv_heads do not divide heads 4");
   CHECK(error_in("{preset: opt-125m, sequence: 4096}") ==

@@ -205,6 +205,9 @@ int main() {
         llama(1, 20, 256, 4, 2, 176, 301);  // one of two ranks has half of the heads and of the MLP
     split.tensor_parallel = 2;
     check_block<Half>(checks, "rank of two", split);
+    TransformerShape wide = llama(1, 20, 128, 4, 2, 88, 101);  // heads of 64, not of 128 ÷ 4
+    wide.head_size = 64;
+    check_block<Half>(checks, "wide heads", wide);
     split.causal = false;
     check_block<Half>(checks, "not causal", split);
   });

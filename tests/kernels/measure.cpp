@@ -66,6 +66,8 @@ void check_errors(Checks& checks) {
   checks.that("no runs", has(error_message(shape, 0), "runs must be at least 1"));
   shape.heads = 3;
   checks.that("heads that do not divide", has(error_message(shape, 3), "128 ÷ 3"));
+  shape.head_size = 32;
+  checks.that("another head size", has(error_message(shape, 3), "the head size must be 64 or 128, not 32"));
   shape = tiny(false);
   shape.tensor_parallel = 3;
   checks.that("ranks that do not divide", has(error_message(shape, 3), "3 ranks"));

@@ -35,6 +35,7 @@ SIZES = {"layers": 4, "hidden": 16, "heads": 4, "sequence": 8, "vocabulary": 50}
 MODELS = {"gpt": SIZES,
           "llama": {**SIZES, "kv_heads": 2, "feed_forward": 24, "gated": True, "biases": False, "norm": "rms", "positions": "rotary",
                     "tied": False, "attention": "flash"},
+          "wide heads": {**SIZES, "hidden": 15, "head_dim": 6, "qk_norm": True, "norm": "rms"},
           "positions": {**SIZES, "positions": 10}}
 CPU = torch.device("cpu")
 
@@ -64,6 +65,13 @@ def every_kind_and_size_has_a_row(plan):
         assert (document["source"], document["gpu"], document["precision"]) == ("measured", "EMU", "fp32")
         if plan:
             plans_use(plan, name, sizes)
+
+
+def heads_have_their_own_width(_):
+    # Hidden 15, four heads of 6: queries, keys, values, output 4 * 15 * 24 + 3 * 24 + 15, MLP 2 * 15 * 60 + 60 + 15, two
+    # norms of 15 and two of 6, without biases.
+    block = transformer(MODELS["wide heads"]).build(1, seed=1)
+    assert sum(it.numel() for it in block.parameters()) == 1440 + 87 + 1875 + 30 + 12
 
 
 def plans_use(plan, name, sizes):
@@ -149,8 +157,8 @@ def bad_profiles_are_explained(plan):
     assert "--profile missing/p.json cannot be written" in error_of(profile.write, {"layers": []}, "missing/p.json")
 
 
-TESTS = (every_kind_and_size_has_a_row, layers_of_custom_models_are_kinds, activations_are_counted_without_parameters, emulation_interpolates,
-         bad_profiles_are_explained)
+TESTS = (every_kind_and_size_has_a_row, heads_have_their_own_width, layers_of_custom_models_are_kinds,
+         activations_are_counted_without_parameters, emulation_interpolates, bad_profiles_are_explained)
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -30,6 +30,7 @@ MODELS = [
     LLAMA,
     LLAMA.replace("kv_heads: 4", "kv_heads: 2"),
     LLAMA + ", tied: false",
+    LLAMA.replace("heads: 16", "heads: 12") + ", head_dim: 128, qk_norm: true",
     LLAMA.replace("attention: flash", "attention: eager"),
     "preset: gpt2",
     "preset: opt-125m",
@@ -235,6 +236,7 @@ def check_model(checks, where, a, transformer, model):
     found = {
         "layers": transformer.num_layers, "hidden": transformer.hidden_size, "heads": transformer.num_attention_heads,
         "kv_heads": transformer.num_query_groups, "head width": transformer.kv_channels,
+        "qk_norm": transformer.qk_layernorm,
         "feed_forward": transformer.ffn_hidden_size, "gated": transformer.gated_linear_unit,
         "norm": transformer.normalization, "biases": transformer.add_bias_linear,
         "attention": transformer.attention_backend.name, "attention dropout": transformer.attention_dropout,
@@ -244,7 +246,8 @@ def check_model(checks, where, a, transformer, model):
     learned = model.get("positions") != "rotary"
     planned = {
         "layers": model["layers"], "hidden": hidden, "heads": heads, "kv_heads": model.get("kv_heads", heads),
-        "head width": hidden // heads, "feed_forward": model.get("feed_forward", 4 * hidden),
+        "head width": model.get("head_dim", hidden // heads), "qk_norm": model.get("qk_norm", False),
+        "feed_forward": model.get("feed_forward", 4 * hidden),
         "gated": model.get("gated", False), "norm": "RMSNorm" if model.get("norm") == "rms" else "LayerNorm",
         "biases": model.get("biases", True), "attention": "flash" if flash else "unfused",
         "attention dropout": 0.1 if model.get("attention_dropout", True) and not (flash and llama) else 0.0,

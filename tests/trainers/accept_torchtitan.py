@@ -24,6 +24,7 @@ MODELS = [
     LLAMA.replace("heads: 16, kv_heads: 4", "heads: 12, kv_heads: 6").replace("hidden: 1024", "hidden: 1536")
     + ", tied: false",
     LLAMA.replace("feed_forward: 2816, ", "") + ", tied: false",
+    LLAMA.replace("heads: 16", "heads: 12") + ", head_dim: 128, tied: false",
     "preset: llama-3.2-1b",
     "preset: llama-3.2-1b, tied: false, sequence: 2048",
     "preset: qwen-2.5-0.5b, tied: false",
@@ -72,7 +73,9 @@ def check_model(checks, where, model, plan, sequence):
     checks.same(where, "layers", len(model.layers), plan["layers"])
     checks.same(where, "sizes", (model.dim, attention.n_heads, model.vocab_size), (hidden, heads, plan["vocabulary"]))
     checks.same(where, "kv_heads", attention.n_kv_heads or attention.n_heads, plan.get("kv_heads", heads))
-    checks.same(where, "head width", attention.head_dim or model.dim // attention.n_heads, hidden // heads)
+    width = plan.get("head_dim", hidden // heads)
+    found = (attention.head_dim, attention.rope.dim, attention.wo.in_features)
+    checks.same(where, "head width", found, (width, width, heads * width))
     checks.same(where, "MLP", (feed_forward.w1.out_features, hasattr(feed_forward, "w3")),
                 (plan.get("feed_forward", 4 * hidden), True))  # fmt: skip
     checks.same(where, "tied", model.enable_weight_tying, plan.get("tied", True))
@@ -271,6 +274,7 @@ def check_refusals(checks, planner):
     for model, reason in (
         (exported_plans.GPT, "the model has learned positions, layer norms, an MLP without gate, biases"),
         (LLAMA.replace("biases: false", "biases: true"), "the model has biases"),
+        (LLAMA + ", qk_norm: true", "the model has norms of queries and keys (qk_norm)"),
         ("preset: bert-base", "the model is an encoder"),
         (LLAMA + ", tied: true", "one if the embedding is tied"),
     ):

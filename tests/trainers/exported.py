@@ -19,8 +19,9 @@ devices: [{", ".join(f"{{name: {name}, site: site of {name}, gpu: T4}}" for name
 links: [{{between: ["*", "*"], latency: 20 ms, bandwidth: 100 Mbps}}]
 """
 MODEL = {"kind": "transformer", "layers": 4, "hidden": 32, "heads": 4, "sequence": 16, "vocabulary": 64}
-# Untied embeddings, grouped queries, rotary positions.
-LLAMA = {"tied": False, "kv_heads": 2, "positions": "rotary", "norm": "rms", "gated": True, "biases": False}
+# Untied embeddings, grouped queries, rotary positions; heads wider than hidden / heads, with norms of queries and keys.
+LLAMA = {"tied": False, "kv_heads": 2, "head_dim": 12, "positions": "rotary", "norm": "rms", "qk_norm": True, "gated": True,
+         "biases": False}
 STEP = re.compile(r"^step (\d+) loss (\S+) seconds \S+$", re.MULTILINE)
 
 

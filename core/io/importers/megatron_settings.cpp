@@ -102,10 +102,14 @@ const MegatronSettingFlag model_flags[] = {
        return given_if(groups != model_of(run.job).heads, fmt::format("{}", groups));
      },
      [](const Job& job) { return fmt::format("kv_heads: {}", kv_heads(model_of(job))); }},
-    {"--kv-channels", FlagArgument::word, [](const MegatronRun&) { return Value(); },
+    {"--kv-channels", FlagArgument::word,
+     [](const MegatronRun& run) {
+       const int width = model_of(run.job).head_dim;
+       return given_if(width > 0, fmt::format("{}", width));
+     },
      [](const Job& job) {
        const Transformer& model = model_of(job);
-       return fmt::format("heads of width {}", model.heads > 0 ? model.hidden / model.heads : 0);
+       return fmt::format("heads of width {}", model.heads > 0 ? head_width(model) : 0);
      },
      [](const MegatronFlags&, const MegatronRun& run) {
        const Transformer& model = model_of(run.job);
@@ -117,6 +121,9 @@ const MegatronSettingFlag model_flags[] = {
      [](const MegatronRun& run) { return given_if(model_of(run.job).rms_norm, "RMSNorm"); },
      [](const Job& job) { return std::string(model_of(job).rms_norm ? "norm: rms" : "norm: layer"); },
      constant<layer_norm>},
+    {"--qk-layernorm", FlagArgument::none,
+     [](const MegatronRun& run) { return given_if(model_of(run.job).qk_norm); },
+     [](const Job& job) { return says_flag<&Transformer::qk_norm>(job, "qk_norm"); }},
     {"--position-embedding-type", FlagArgument::word,
      [](const MegatronRun& run) { return given_if(!model_of(run.job).learned_positions, "rope"); },
      [](const Job& job) {

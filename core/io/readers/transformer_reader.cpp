@@ -14,8 +14,8 @@ using nlohmann::ordered_json;
 constexpr int max_layers = 100'000, max_width = 10'000'000, max_count = 1'000'000'000;
 
 constexpr std::string_view shape_keys[] = {
-    "hidden", "heads", "sequence", "vocabulary", "kv_heads",  "feed_forward",      "gated",
-    "biases", "tied",  "encoder",  "norm",       "attention", "attention_dropout", "positions"};
+    "hidden", "heads", "sequence", "vocabulary", "kv_heads", "head_dim",  "feed_forward",      "gated",
+    "biases", "tied",  "encoder",  "norm",       "qk_norm",  "attention", "attention_dropout", "positions"};
 
 void read_number(const YamlMap& map, std::string_view key, int max_value, int& number) {
   if (const auto value = map.optional(key)) number = static_cast<int>(value->integer(1, max_value));
@@ -61,7 +61,11 @@ void read_sizes(const YamlMap& map, Transformer& model) {
   require_number(map, "heads", max_width, model.heads);
   require_number(map, "sequence", max_count, model.sequence);
   require_number(map, "vocabulary", max_count, model.vocabulary);
-  check_divides(map, "heads", model.heads, "hidden", model.hidden);
+  read_number(map, "head_dim", max_width, model.head_dim);
+  if (model.head_dim == 0 && model.hidden % model.heads != 0)
+    throw contradiction_error(map, "heads", "hidden",
+                              fmt::format("{} heads do not divide hidden {}; give their width as head_dim",
+                                          model.heads, model.hidden));
   read_number(map, "kv_heads", max_width, model.kv_heads);
   if (model.kv_heads > 0) check_divides(map, "kv_heads", model.kv_heads, "heads", model.heads);
   read_number(map, "feed_forward", max_width, model.feed_forward);
@@ -69,6 +73,7 @@ void read_sizes(const YamlMap& map, Transformer& model) {
   read_flag(map, "biases", model.biases);
   read_flag(map, "tied", model.tied);
   read_flag(map, "encoder", model.encoder);
+  read_flag(map, "qk_norm", model.qk_norm);
   if (const auto norm = map.optional("norm")) model.rms_norm = norm->choice({"layer", "rms"}) == 1;
   if (const auto attention = map.optional("attention"))
     model.flash_attention = attention->choice({"eager", "flash"}) == 1;
@@ -104,12 +109,14 @@ ordered_json shape_json(const Transformer& model) {
                        {"vocabulary", model.vocabulary}};
   const Transformer defaults;
   if (model.kv_heads > 0) json["kv_heads"] = model.kv_heads;
+  if (model.head_dim > 0) json["head_dim"] = model.head_dim;
   if (model.feed_forward > 0) json["feed_forward"] = model.feed_forward;
   if (model.gated != defaults.gated) json["gated"] = model.gated;
   if (model.biases != defaults.biases) json["biases"] = model.biases;
   if (model.tied != defaults.tied) json["tied"] = model.tied;
   if (model.encoder != defaults.encoder) json["encoder"] = model.encoder;
   if (model.rms_norm) json["norm"] = "rms";
+  if (model.qk_norm) json["qk_norm"] = true;
   if (model.flash_attention) json["attention"] = "flash";
   if (model.attention_dropout != defaults.attention_dropout)
     json["attention_dropout"] = model.attention_dropout;

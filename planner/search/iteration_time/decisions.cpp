@@ -22,12 +22,12 @@ namespace {
 /// Ratios of fp16 activations and gradients: uncompressed, 8 bits, 4 bits.
 constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
 
-/// Whether the heads and widths of a transformer are multiples of `tensor`, and the job's target can divide
-/// it. The widths of other models are not known; they are assumed to be multiples of powers of two.
+/// Whether the heads of a transformer are a multiple of `tensor`, and the job's target can divide it. The
+/// widths of other models are not known; they are assumed to be multiples of powers of two.
 bool divides(const Job& job, int tensor) {
   const auto* transformer = std::get_if<Transformer>(&job.model);
   if (transformer == nullptr) return std::has_single_bit(static_cast<unsigned>(tensor));
-  return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0 &&
+  return transformer->heads % tensor == 0 &&
          (!job.target || tensor_obstacle(traits(*job.target), job, tensor).empty());
 }
 
