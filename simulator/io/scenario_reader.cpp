@@ -71,7 +71,7 @@ class ScenarioReader {
   }
 
   void read_availability(const YamlValue& item) {
-    const YamlMap map = item.map({"file", "format", "time_unit", "devices"});
+    const YamlMap map = item.map({"file", "format", "time_unit", "devices", "warning"});
     AvailabilityFormat format;
     format.has_counts = map.required("format").choice({"events", "count"}) == 1;
     const auto unit = map.optional("time_unit");
@@ -88,7 +88,10 @@ class ScenarioReader {
       has_recording_[at(device)] = true;
     }
     NamedFile file = files_.read(map.required("file"));
-    const std::vector<sim::DeviceEvent> events = parse_availability(std::move(file.text), file.path, format);
+    std::vector<sim::DeviceEvent> events = parse_availability(std::move(file.text), file.path, format);
+    if (const auto warning = map.optional("warning"))
+      for (sim::DeviceEvent& event : events)
+        if (event.kind == sim::DeviceEvent::Kind::leave) event.warning_s = warning->seconds().value();
     scenario_.events.insert(scenario_.events.end(), events.begin(), events.end());
   }
 
@@ -104,6 +107,9 @@ class ScenarioReader {
     const auto leave = map.optional("leave"), join = map.optional("join"), speed = map.optional("speed");
     if ((leave ? 1 : 0) + (join ? 1 : 0) + (speed ? 1 : 0) != 1)
       throw map.error("expected one of `leave: true`, `join: true` and `speed: FACTOR`");
+    const auto warning = map.optional("warning");
+    if (warning && !leave)
+      throw warning->value_error("only a device that leaves has a warning; remove it, or add `leave: true`");
     if (speed) {
       event.kind = sim::DeviceEvent::Kind::speed;
       event.speed = speed->ratio();
@@ -112,11 +118,12 @@ class ScenarioReader {
     const YamlValue& change = leave ? *leave : *join;
     if (!change.boolean()) throw change.value_error("expected true");
     event.kind = leave ? sim::DeviceEvent::Kind::leave : sim::DeviceEvent::Kind::join;
+    if (warning) event.warning_s = warning->seconds().value();
     return event;
   }
 
   void read_event(const YamlValue& item, std::vector<LocatedEvent>& events) const {
-    const YamlMap map = item.map({"at", "device", "site", "leave", "join", "speed"});
+    const YamlMap map = item.map({"at", "device", "site", "leave", "warning", "join", "speed"});
     sim::DeviceEvent event = parse_change(map);
     const auto device = map.optional("device"), site = map.optional("site");
     if (device.has_value() == site.has_value()) throw map.error("expected one of `device` and `site`");

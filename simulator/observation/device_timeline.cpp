@@ -14,9 +14,14 @@ DeviceTimeline::DeviceTimeline(const Scenario& scenario, int devices)
       speeds_(at(devices), 1),
       failures_(at(devices)),
       failures_taken_(at(devices)) {
-  for (const DeviceEvent& event : scenario.events)
+  std::vector<double> joined(at(devices));  // when each device joined last
+  for (const DeviceEvent& event : scenario.events) {
+    if (event.kind == DeviceEvent::Kind::join) joined[at(event.device)] = event.date;
     if (event.kind == DeviceEvent::Kind::leave)
-      failures_[at(event.device)].push_back(round_to_tick(event.date));
+      failures_[at(event.device)].push_back(
+          {round_to_tick(event.date),
+           round_to_tick(std::max(event.date - event.warning_s, joined[at(event.device)]))});
+  }
 }
 
 const DeviceEvent* DeviceTimeline::take(double date) {
@@ -43,13 +48,23 @@ double DeviceTimeline::next_membership_change() const {
 }
 
 double DeviceTimeline::last_failure(int device) const {
-  return failures_[at(device)].at(failures_taken_[at(device)] - 1);
+  return failures_[at(device)].at(failures_taken_[at(device)] - 1).date;
+}
+
+const DeviceTimeline::Failure* DeviceTimeline::find_next_failure(int device) const {
+  const std::vector<Failure>& failures = failures_[at(device)];
+  const std::size_t taken = failures_taken_[at(device)];
+  return taken < failures.size() ? &failures[taken] : nullptr;
 }
 
 double DeviceTimeline::next_failure(int device) const {
-  const std::vector<double>& dates = failures_[at(device)];
-  const std::size_t taken = failures_taken_[at(device)];
-  return taken < dates.size() ? dates[taken] : infinity;
+  const Failure* next = find_next_failure(device);
+  return next ? next->date : infinity;
+}
+
+double DeviceTimeline::next_warning(int device) const {
+  const Failure* next = find_next_failure(device);
+  return next ? next->known_from : infinity;
 }
 
 std::vector<std::vector<Interval>> down_intervals(const Scenario& scenario, int devices) {

@@ -28,14 +28,22 @@ class DeviceTimeline {
   double last_failure(int device) const;
   /// The time (s) at which `device` leaves next; infinite if it does not.
   double next_failure(int device) const;
+  /// The time (s) from which that is known: the warning before it, or when `device` last joined, or the
+  /// start; infinite if `device` does not leave.
+  double next_warning(int device) const;
 
  private:
+  struct Failure {
+    double date, known_from;  // s
+  };
+  const Failure* find_next_failure(int device) const;
+
   const Scenario& scenario_;
   std::vector<bool> available_;
   std::vector<double> speeds_;
-  std::size_t next_ = 0;                       // index of the next event
-  std::vector<std::vector<double>> failures_;  // [device]: times (s) at which it leaves
-  std::vector<std::size_t> failures_taken_;    // [device]
+  std::size_t next_ = 0;                        // index of the next event
+  std::vector<std::vector<Failure>> failures_;  // [device]
+  std::vector<std::size_t> failures_taken_;     // [device]
 };
 
 /// For each device, the intervals in which it is unavailable, ascending. The last one may be infinite.

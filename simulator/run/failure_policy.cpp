@@ -36,12 +36,6 @@ Decision wait_for_all(const ClusterState& state) {
   return decision;
 }
 
-Decision restart_all_from_checkpoint(const ClusterState& state) {
-  Decision decision = pause_broken_pipelines(state);
-  decision.rolls_back = state.iteration_aborted;
-  return decision;
-}
-
 /// Replaces a device in all its stages.
 void replace(Plan& plan, int device, int spare) {
   for (Pipeline& pipeline : plan.pipelines)
@@ -132,7 +126,10 @@ constexpr auto policies = std::to_array<FailurePolicyTraits>({
      .decide = pause_broken_pipelines},
     {.kind = FailurePolicy::wait, .name = "wait", .decide = wait_for_all},
     {.kind = FailurePolicy::spare, .name = "spare", .decide = use_spares},
-    {.kind = FailurePolicy::restart, .name = "restart", .decide = restart_all_from_checkpoint},
+    {.kind = FailurePolicy::restart,
+     .name = "restart",
+     .decide = pause_broken_pipelines,
+     .loads_checkpoint = true},
     {.kind = FailurePolicy::drop_pipeline,
      .name = "drop-pipeline",
      .decide = pause_broken_pipelines,

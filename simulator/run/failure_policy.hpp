@@ -21,14 +21,12 @@ struct ClusterState {
   const std::vector<bool>& available;  // [device]
   std::span<const int> spares;         // in order of preference; may be unavailable or already assigned
   const Plan* initial_plan = nullptr;  // the plan as it was given; null: `plan`
-  bool iteration_aborted = false;      // a failure has aborted the current iteration or recovery
   const Problem* problem = nullptr;    // of the plan; null: every device has enough memory
 };
 
 struct Decision {
   Plan plan;                  // all pipelines with the devices assigned from now on; same micro-batches
   std::vector<bool> running;  // [pipeline]; if none is running, the run waits for a device to join
-  bool rolls_back = false;    // all devices load the last checkpoint
 };
 
 /// Returns a new plan on `available` devices that replaces `running`, some of whose devices may be
@@ -44,6 +42,8 @@ struct FailurePolicyTraits {
   bool resumes_iteration = false;
   /// Every device also holds the weights of the previous stage (redundant_shards).
   bool keeps_copies = false;
+  /// After a failure all devices load the last checkpoint.
+  bool loads_checkpoint = false;
   /// Asks a Replanner first; if that returns nothing, `decide` decides.
   bool asks_planner = false;
 };

@@ -77,6 +77,17 @@ class RunDevices {
       if (is_needed_[at(device)]) date = std::min(date, timeline_.next_failure(device));
     return date;
   }
+  /// Whether the run needs `device`, which will leave, as is known at `date` but was not before `since` (s).
+  bool has_announced(int device, double since, double date) const {
+    const double known_from = timeline_.next_warning(device);
+    return is_needed_[at(device)] && since <= known_from && known_from <= date;
+  }
+  /// The same for any device.
+  bool is_leave_announced(double since, double date) const {
+    for (int device = 0; at(device) < is_needed_.size(); ++device)
+      if (has_announced(device, since, date)) return true;
+    return false;
+  }
   /// The current activity is aborted then: by a failure, or the end of the run.
   double needed_until() const { return std::min(next_failure(), end_); }
   bool is_aborted_by_failure(const ReplayedInterval& replayed) const {
@@ -120,7 +131,8 @@ class RunDevices {
     has_left_[at(event.device)] = true;
     if (!is_needed_[at(event.device)]) return;
     is_iteration_aborted = true;
-    detected_at_ = std::max(detected_at_, round_to_tick(event.date + scenario_.detection_s));
+    const double detection_s = event.warning_s > 0 ? 0 : scenario_.detection_s;
+    detected_at_ = std::max(detected_at_, round_to_tick(event.date + detection_s));
   }
 
   const Topology& topology_;

@@ -161,8 +161,8 @@ void TrainingRun::decide() {
   devices_.needs_decision = false;
   devices_.iteration_ends.clear();
   replan();
-  Decision decision = policy_.decide({plan_, devices_.available(), spares_, &initial_plan_,
-                                      std::exchange(devices_.is_iteration_aborted, false), &problem_});
+  const bool is_aborted = std::exchange(devices_.is_iteration_aborted, false);
+  Decision decision = policy_.decide({plan_, devices_.available(), spares_, &initial_plan_, &problem_});
   decision.running = exclude_slow_pipelines(decision.plan, decision.running, devices_.timeline().speeds(),
                                             scenario_.exclude_slower_than);
   assign(decision.plan);
@@ -171,7 +171,7 @@ void TrainingRun::decide() {
     record_.note(devices_.now(), fmt::format("{} of {} pipelines run", count, decision.running.size()));
   running_ = decision.running;
   devices_.need(devices_of(plan_, running_, devices_.available().size()));
-  if (decision.rolls_back) roll_back();
+  if (policy_.loads_checkpoint && is_aborted) roll_back();
   if (count == 0 || is_over()) return;
   try {
     prepare_graph();
@@ -248,7 +248,9 @@ void TrainingRun::complete_iteration(const ReplayedInterval& replayed, const Lab
         fmt::format("at {:.6g} s: reached the maximum of {} iterations", devices_.now(), iterations.size());
   if (times < done.repetitions) return record_.interrupt();
   devices_.iteration_ends = device_ends(graph, replayed.replay);
-  if (!is_over() && !devices_.is_iteration_aborted && checkpoint_.is_due(devices_.now())) write_checkpoint();
+  if (!is_over() && !devices_.is_iteration_aborted &&
+      (checkpoint_.is_due(devices_.now()) || needs_checkpoint_before_failure()))
+    write_checkpoint();
 }
 
 /// Number of identical iterations, from a completed one on. All of them end before the next device event and
@@ -264,7 +266,11 @@ int TrainingRun::identical_iterations(const RunInterval& done) const {
   const double fitting =
       (std::min(until, checkpoint_.written_at + checkpoint_.period_s) - done.start) / (done.end - done.start);
   int times = static_cast<int>(std::clamp(fitting + 2, 1.0, static_cast<double>(max_iterations_left)));
-  while (times > 1 && (done.start_of(times) >= until || checkpoint_.is_due(done.start_of(times - 1))))
+  const auto may_write_checkpoint = [&](double date) {
+    return checkpoint_.is_due(date) ||
+           (checkpoint_.exists && devices_.is_leave_announced(checkpoint_.written_at, date));
+  };
+  while (times > 1 && (done.start_of(times) >= until || may_write_checkpoint(done.start_of(times - 1))))
     --times;
   return times;
 }
@@ -343,6 +349,20 @@ void TrainingRun::roll_back() {
   iterations.resize(checkpoint_.iterations);
   record_.report.rolled_back += static_cast<int>(lost);
   record_.report.lost_work_s += std::exchange(checkpoint_.work_after_it_s, 0.0);
+}
+
+/// Whether devices have announced since the last checkpoint that they will leave, and the run will then load
+/// the checkpoint: because of the policy, or because no other device has their weights.
+bool TrainingRun::needs_checkpoint_before_failure() const {
+  if (!checkpoint_.exists || !devices_.is_leave_announced(checkpoint_.written_at, devices_.now()))
+    return false;
+  if (policy_.loads_checkpoint) return true;
+  std::vector<StageShard> remaining = devices_.held;
+  std::erase_if(remaining, [&](const StageShard& shard) {
+    return devices_.has_announced(shard.device, 0, devices_.now());
+  });
+  const std::vector<Fetch> fetches = plan_fetches(problem_, plan_, wanted_shards(), remaining);
+  return std::any_of(fetches.begin(), fetches.end(), [](const Fetch& fetch) { return !fetch.from; });
 }
 
 /// Writing is synchronous: no device computes meanwhile.

@@ -55,6 +55,9 @@ struct PeriodicCheckpoint {
 ///     iteration nothing is fetched: every device initializes its weights from the seed.
 ///   - A periodic checkpoint is written between two iterations by the first running pipeline, while all
 ///     others wait. A failure meanwhile aborts it, and it is written after the next iteration.
+///   - If it is known at the end of an iteration that a device of a running pipeline will leave, and the run
+///     would then load the checkpoint, it is written at once, if that was not known when it was written last.
+///     A failure that was known needs no detection.
 ///   - When all devices load the checkpoint, because of the policy or because no device has some of the
 ///     weights, the iterations after it are lost: they are removed from the report and repeated.
 ///   - Without an iteration barrier, each device begins an iteration when it has completed its own previous
@@ -105,6 +108,7 @@ class TrainingRun {
   bool recover();
   void fetch(const std::vector<Fetch>& fetches);
   void roll_back();
+  bool needs_checkpoint_before_failure() const;
   void write_checkpoint();
 
   const Problem& problem_;

@@ -36,7 +36,8 @@ struct DeviceEvent {
   double date = 0;
   int device = 0;
   Kind kind = Kind::leave;
-  double speed = 1;  // for Kind::speed: factor on Device::speed
+  double speed = 1;      // for Kind::speed: factor on Device::speed
+  double warning_s = 0;  // for Kind::leave: how long before `date` it is known
 };
 
 struct ComputeJitter {

@@ -399,8 +399,8 @@ class Schemas(unittest.TestCase):
         self.check_agreement("scenario", {
             "version": 1, "name": "evening", "seed": 7, "bandwidth": [{"from": "oregon", "to": "*", "trace": {"file": "trace.csv", "kind": "relative", "repeat": True}}],
             "latency": [{"between": ["oregon", "ohio"], "trace": {"file": "trace.csv", "kind": "absolute", "unit": "ms", "time_unit": "h", "repeat": "3 h"}}],
-            "availability": [{"file": "alive.csv", "format": "count", "time_unit": "h", "devices": "berlin"}],
-            "events": [{"at": "1 ms", "device": "oregon/3", "leave": True}, {"at": "2 ms", "device": "oregon/3", "join": True}, {"at": "1 ms", "site": "ohio", "speed": 0.5}],
+            "availability": [{"file": "alive.csv", "format": "count", "time_unit": "h", "devices": "berlin", "warning": "30 s"}],
+            "events": [{"at": "1 ms", "device": "oregon/3", "leave": True, "warning": "2 min"}, {"at": "2 ms", "device": "oregon/3", "join": True}, {"at": "1 ms", "site": "ohio", "speed": 0.5}],
             "compute_jitter": {"kind": "lognormal", "cv": 0.05}, "recovery": {"policy": "wait", "detection": "1 s", "spare": ["berlin"], "exclude_slower_than": 0.5, "checkpoint": {"period": "10 min", "bandwidth": "1 Gbps"}}})
         self.check_agreement("scenario", {"version": 1, "recovery": {"checkpoint": {"period": "auto", "device": "oregon/3"}}})
 

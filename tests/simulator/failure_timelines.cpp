@@ -162,6 +162,97 @@ TEST_CASE("if no device has the weights the work since the checkpoint is lost un
   CHECK(report.lost_work_s == Approx(12 + 4));
 }
 
+// Iterations of 6 s, which no checkpoint follows for 100 s. Device 1 fails at 26, in the fifth one. Loading
+// or writing the checkpoint takes 6 s, an iteration of device 0 alone 12 s.
+TEST_CASE("restart: after a warning a checkpoint is written, so that no completed iteration is lost") {
+  Chain it(1, 2, 2);
+  it.scenario.on_failure = FailurePolicy::restart;
+  it.scenario.checkpoint = checkpoint_every(100);
+  it.scenario.events = {{26, 1, Kind::leave}};
+  CHECK(it.run(5).rolled_back == 4);
+  // Known at 14: the third iteration ends at 18, the checkpoint at 24. The failure needs no detection.
+  it.scenario.events[0].warning_s = 12;
+  SimReport report = it.run(4);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 12, 18, 32, 44});
+  CHECK(report.checkpoints == 1);
+  CHECK(report.rolled_back == 0);
+  CHECK(report.lost_work_s == Approx(2 * 2));
+  // Known from the start: the checkpoint has the first iteration; the third, from 18 on, ends at 24.
+  it.scenario.events[0].warning_s = 1000;
+  report = it.run(4);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 32, 44, 44, 56, 56, 68});
+  CHECK(report.rolled_back == 2);
+  // Known at 21: the fourth iteration ends at 24, and the checkpoint would end at 30.
+  it.scenario.events[0].warning_s = 5;
+  report = it.run(5);
+  CHECK(iteration_times(report) == IterationTimes{26, 38, 38, 50, 50, 62, 62, 74, 74, 86});
+  CHECK(report.checkpoints == 0);
+  CHECK(report.rolled_back == 4);
+  // Known at 25: the fifth iteration does not end before 26.
+  it.scenario.events[0].warning_s = 1;
+  CHECK(it.run(5).rolled_back == 4);
+  // A warning from before a device joins counts from then on: it joins at 33, waits for the iteration until
+  // 44, and fetches 12 MB over 1 MB/s until 56. After the iteration until 62, the checkpoint ends at 68,
+  // before it leaves at 70, in the next one.
+  it.scenario.events[0].warning_s = 12;
+  it.scenario.events.push_back({33, 1, Kind::join});
+  it.scenario.events.push_back({70, 1, Kind::leave, 1, 1000});
+  report = it.run(5);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 12, 18, 32, 44, 56, 62});
+  CHECK(it.run(6).iterations.back().start_s == Approx(76));
+  CHECK(it.run(6).rolled_back == 0);
+}
+
+TEST_CASE("after a warning only a checkpoint is written that will be loaded") {
+  // Device 0 has the weights, too: no checkpoint, and from 26 on it computes alone.
+  Chain it(1, 2, 2);
+  it.scenario.checkpoint = checkpoint_every(100);
+  it.scenario.events = {{26, 1, Kind::leave, 1, 12}};
+  SimReport report = it.run(5);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 12, 18, 18, 24, 26, 38});
+  CHECK(report.checkpoints == 0);
+  // It leaves, too: a checkpoint from 18 to 24. Device 1 rejoins at 30 and loads until 36.
+  it.scenario.events = {{26, 0, Kind::leave, 1, 12}, {26, 1, Kind::leave, 1, 12}, {30, 1, Kind::join}};
+  report = it.run(4);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 12, 18, 36, 48});
+  CHECK(report.checkpoints == 1);
+  CHECK(report.rolled_back == 0);
+  // Under `wait`, the second stage of the only pipeline: iterations of 9 s, known at 14, a checkpoint from 18
+  // to 24, loaded from 30 to 36.
+  Chain two(2, 1, 2);
+  two.scenario.on_failure = FailurePolicy::wait;
+  two.scenario.checkpoint = checkpoint_every(100);
+  two.scenario.events = {{26, 1, Kind::leave, 1, 12}, {30, 1, Kind::join}};
+  CHECK(iteration_times(two.run(3)) == IterationTimes{0, 9, 9, 18, 36, 45});
+}
+
+// A tenth of the times of a job on 16 spot instances: three micro-batches of 3 s on each, messages and
+// checkpoints without size, a checkpoint every 90 s. Device 15 fails at 179.5, in the 20th iteration. Then
+// there are four micro-batches.
+TEST_CASE("a warning of twelve seconds saves nine iterations") {
+  Chain it(1, 16, 3);
+  it.problem.job.model = chain_job(1, 1e-3, 0).model;
+  it.scenario.horizon_s = 500;
+  it.scenario.detection_s = 0;
+  it.scenario.on_failure = FailurePolicy::restart;
+  it.scenario.checkpoint = checkpoint_every(90);
+  it.scenario.events = {{179.5, 15, Kind::leave}, {179.6, 15, Kind::join}};
+  // Back to the 10 iterations of 90 s; one until 191.5, and (500 - 191.5) / 9 = 34.3.
+  SimReport report = it.run(1);
+  CHECK(report.iterations.size() == 10 + 1 + 34);
+  CHECK(report.rolled_back == 9);
+  // Known at 167.5, so that the checkpoint of 171 has all 19.
+  it.scenario.events[0].warning_s = 12;
+  report = it.run(1);
+  CHECK(report.iterations.size() == 19 + 1 + 34);
+  CHECK(report.rolled_back == 0);
+  // It does not rejoin: (500 - 179.5) / 12 = 26.7.
+  it.scenario.events.pop_back();
+  report = it.run(1);
+  CHECK(report.iterations.size() == 19 + 26);
+  CHECK(report.rolled_back == 0);
+}
+
 TEST_CASE("redundant: the device of the next stage computes both stages") {
   // Three stages, two micro-batches: (2 + 2) · 3 s. At 14 device 1 fails; from 15 on device 2 computes 4
   // forward passes from 1 to 5 and 4 backward passes from 5 to 13, and device 0 the last backward pass until

@@ -79,7 +79,8 @@ Scenario random_scenario(Rng& rng, int devices, double iteration_s) {
       scenario.events.push_back({date, device, Kind::speed, rng.below(2) == 0 ? 0.5 : 1});
       continue;
     }
-    scenario.events.push_back({date, device, Kind::leave});
+    const double warning_s = iteration_s * rng.below(3);
+    scenario.events.push_back({date, device, Kind::leave, 1, warning_s});
     date += iteration_s * (1 + rng.below(300)) / 99.9;
     scenario.events.push_back({date, device, Kind::join});
   }

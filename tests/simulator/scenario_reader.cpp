@@ -102,8 +102,8 @@ TEST_CASE("every key of a scenario is read") {
       "name: evening\nseed: 7\nhorizon: 2 h\n"
       "bandwidth: [{from: a, to: b/0, trace: {file: wave.csv, kind: relative, repeat: true}}]\n"
       "latency: [{between: [a/1, \"*\"], trace: {file: wave.csv, kind: absolute, unit: ms, column: down}}]\n"
-      "availability: [{file: fleet.csv, format: count, devices: b}]\n"
-      "events: [{at: 2 min, device: a/1, speed: 0.5}, {at: 60 s, device: a/0, leave: true},\n"
+      "availability: [{file: fleet.csv, format: count, devices: b, warning: 30 s}]\n"
+      "events: [{at: 2 min, device: a/1, speed: 0.5}, {at: 60 s, device: a/0, leave: true, warning: 2 min},\n"
       "  {at: 61 s, device: a/0, join: true}]\n"
       "compute_jitter: {kind: lognormal, cv: 0.05}\n"
       "recovery: {policy: spare, detection: 5 s, spare: [b/0:1, b], checkpoint: {bandwidth: 1 Gbps}}\n",
@@ -121,6 +121,8 @@ TEST_CASE("every key of a scenario is read") {
   CHECK(scenario.traces[0].period == 20);  // 0.5 lasts as long as 1 did
   CHECK(scenario.traces[1].steps[1].value == 0.0005);
   CHECK(format_events(scenario.events) == Words{"50 leave 3", "60 leave 0", "61 join 0", "120 speed 1"});
+  CHECK(scenario.events[0].warning_s == 30);
+  CHECK(scenario.events[1].warning_s == 120);
   CHECK(scenario.events.back().speed == 0.5);
   CHECK(scenario.compute_jitter.cv == 0.05);
   CHECK(scenario.on_failure == FailurePolicy::spare);
@@ -188,6 +190,10 @@ TEST_CASE("invalid scenarios are reported with their position") {
   CHECK_THAT(error_text("events: [{at: 1 s, device: a/0, leave: false}]\n"),
              contains("`leave`: expected true"));
   CHECK_THAT(error_text("events: [{at: 1 s, device: a/0}]\n"), contains("expected one of `leave: true`"));
+  CHECK(error_text("events: [{at: 1 s, device: a/0, speed: 0.5, warning: 1 s}]\n") ==
+        "s.yaml:2:54: `warning`: only a device that leaves has a warning; remove it, or add `leave: true`");
+  CHECK_THAT(error_text("events: [{at: 1 s, device: a/0, leave: true, warning: -1 s}]\n"),
+             contains("must not be negative"));
   CHECK_THAT(error_text("events: [{at: 1 s, device: a/0, speed: 0}]\n"), contains("must be above zero"));
   CHECK(error_text("events: [{at: 1 s, device: a/0, speed: 1e300}]\n") ==
         "s.yaml:2:40: `speed`: expected a number from 1e-06 to 1000000; found `1e300`");
