@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm {
 namespace {
@@ -19,8 +20,8 @@ Transformer timing_shape(Transformer model) {
   model.tied = model.attention_dropout = true;
   if (model.kv_heads == 0) model.kv_heads = model.heads;
   if (model.feed_forward == 0) model.feed_forward = 4 * model.hidden;
-  return model;
   model.head_dim = head_width(model);
+  return model;
 }
 
 /// A profile is valid for both kinds of attention, because it contains the attention that was measured,
@@ -52,8 +53,10 @@ void check_profile_matches(const LayerProfile& profile, const Job& job) {
                                  profile.model, what));
   };
   if (profile.precision != job.training.precision)
-    throw mismatch(fmt::format("its precision is {}, but the job's is {}", name_of(profile.precision),
-                               name_of(job.training.precision)));
+    throw mismatch(
+        fmt::format("its precision is {}, but the job's is {}; set `precision: {}`, or use another "
+                    "profile or `profile: {{analytic: true, efficiency: SHARE}}`",
+                    name_of(profile.precision), name_of(job.training.precision), name_of(profile.precision)));
   if (has_comparable_shape(profile, job) && !same_layers(profile, std::get<Transformer>(job.model)))
     throw mismatch("its transformer has different sizes");
 }
@@ -100,19 +103,31 @@ std::string format_layer_names(const std::vector<std::string>& names, std::size_
       names.size() > max_shown ? fmt::format(" and {} more layers", names.size() - max_shown) : "");
 }
 
-/// ", only of V100-16GB, H100"; empty without profiles.
-std::string format_profiled_gpus(const Job& job) {
+/// Whatever its precision.
+const LayerProfile* find_profile(const Job& job, const Gpu& gpu) {
+  const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),
+                                  [&](const LayerProfile& profile) { return profile.gpu == gpu.name; });
+  return found == job.profiles.end() ? nullptr : &*found;
+}
+
+/// Why `profile_of` has nothing. Without a profile of the GPU it names those that have one.
+std::string format_missing_profile(const Job& job, const Gpu& gpu) {
+  if (const LayerProfile* other = find_profile(job, gpu))
+    return fmt::format("its profile is in {}, which target {} does not run", name_of(other->precision),
+                       name_of(job.target.value()));
   std::vector<std::string_view> gpus;
   for (const LayerProfile& it : job.profiles) gpus.push_back(it.gpu);
-  return gpus.empty() ? "" : fmt::format(", only of {}", fmt::join(gpus, ", "));
+  return fmt::format("the job has no profile of it{}",
+                     gpus.empty() ? "" : fmt::format(", only of {}", fmt::join(gpus, ", ")));
 }
 
 }  // namespace
 
 const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
-  const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),
-                                  [&](const LayerProfile& profile) { return profile.gpu == gpu.name; });
-  return found == job.profiles.end() ? nullptr : &*found;
+  const LayerProfile* found = find_profile(job, gpu);
+  if (!found || !job.target) return found;
+  const auto precisions = traits(*job.target).precisions;
+  return precisions.empty() || has(precisions, found->precision) ? found : nullptr;
 }
 
 /// Counts the FLOPs that every kernel must execute: of the attention core only half, because a causal mask
@@ -157,8 +172,8 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
     const std::string& name = topology_.gpus[at(gpu)].name;
     const LayerProfile* profile = profile_of(job_, topology_.gpus[at(gpu)]);
     if (!profile && !job_.efficiency)
-      notes.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it{}", name,
-                                  format_profiled_gpus(job_)));
+      notes.push_back(fmt::format("times on GPU {} are estimates: {}", name,
+                                  format_missing_profile(job_, topology_.gpus[at(gpu)])));
     if (profile && profile->source == LayerProfile::Source::estimated)
       notes.push_back(
           fmt::format("times on GPU {} are estimates: its profile was estimated, not measured", name));

@@ -24,7 +24,8 @@ struct LayerTime {
 /// `tensor` devices took `seconds`: the measurement is then incomplete or of another layer.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
 
-/// The job's profile of this GPU; nullptr if there is none.
+/// The job's profile of this GPU; nullptr if there is none, or if it is in a precision that the job's target
+/// does not run, so that the job has another one.
 const LayerProfile* profile_of(const Job& job, const Gpu& gpu);
 
 /// Layer times with the micro-batch and the recomputation of an execution, for every GPU of the topology:

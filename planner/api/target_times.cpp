@@ -51,7 +51,8 @@ void simulate_run(const Problem& problem, Run& run, const StopFunction& stop) {
 bool take_equally_long(const Run& a, const Run& b) {
   if (!a.targeted || !b.targeted) return false;
   const Job &job = a.targeted->job, &other = b.targeted->job;
-  return job.execution == other.execution && job.training.optimizer == other.training.optimizer &&
+  return job.execution == other.execution && job.training.precision == other.training.precision &&
+         job.training.optimizer == other.training.optimizer &&
          job.parallelism.sequence_parallel == other.parallelism.sequence_parallel &&
          job.parallelism.scatter_gather == other.parallelism.scatter_gather;
 }

@@ -273,6 +273,30 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
   CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1).update_s == 0);
 }
 
+TEST_CASE("a profile in a precision that the target does not run is not used") {
+  Job job = tiny_job(Recomputation::none);
+  job.profiles = {measured()};  // in fp16
+  job.training.precision = Precision::bf16;
+  job.target = Target::torchtitan;
+  Topology topology = one_gpu();
+  topology.gpus[0].peak_tf32 = FlopsPerSecond(0.5e12);  // has bf16
+  const auto forward_s = [&] {
+    return LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1).forward_s;
+  };
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).notes(all) ==
+        std::vector<std::string>{
+            "times on GPU one are estimates: its profile is in fp16, which target torchtitan does not run"});
+  const double estimate_s = forward_s();
+  job.profiles.clear();
+  CHECK(forward_s() == estimate_s);
+  job.profiles = {measured()};
+  job.target = Target::megatron;  // runs fp16, too
+  CHECK_THAT(error_message([&] {
+               LayerTimes({topology, job, {}}, job.execution, {1});
+             }),
+             contains("its precision is fp16, but the job's is bf16"));
+}
+
 TEST_CASE("a profile of another model or precision is rejected and so are unknown times") {
   Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
@@ -281,7 +305,9 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   CHECK(error_message([&] {
           LayerTimes({topology, job, {}}, job.execution, {1});
         }) ==
-        "the profile of GPU one (tiny) does not match the job: its precision is bf16, but the job's is fp16");
+        "the profile of GPU one (tiny) does not match the job: its precision is bf16, but the job's is fp16; "
+        "set "
+        "`precision: bf16`, or use another profile or `profile: {analytic: true, efficiency: SHARE}`");
   job.profiles[0].precision = Precision::fp16;
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
   CHECK_THAT(error_message([&] {
@@ -291,6 +317,7 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   // The number of layers is irrelevant, as are tied weights and defaults that are written out.
   Transformer same{99, 8, 2, 16, 100};
   same.kv_heads = 2;
+  same.head_dim = 4;
   same.feed_forward = 32;
   same.tied = false;
   job.profiles[0].shape = same;
@@ -317,7 +344,6 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   topology.gpus[0].memory_bandwidth.reset();
   CHECK_THAT(error_message([&] {
                LayerTimes({topology, job, {}}, job.execution, {1}).of(0, 0, 1);
-  same.head_dim = 4;
              }),
              contains("has no `memory_bandwidth`"));
   topology.devices[0].gpu = -1;
