@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs what takes too long for every change: builds the kernels for every GPU generation, and runs all tests of the release
-# preset, all tests that use threads under ThreadSanitizer, and every fuzzer for FUZZ_RUNS inputs [200000] with a new seed
-# every day. Installs missing packages.
+# Runs what takes too long for every change: compiles the kernels for every GPU generation (scripts/kernels.sh), and runs all
+# tests of the release preset, all tests that use threads under ThreadSanitizer, and every fuzzer for FUZZ_RUNS inputs
+# [200000] with a new seed every day. Installs missing packages.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
@@ -11,6 +11,7 @@ install_npm
 install_trainers
 install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
+command -v nvcc >/dev/null || "$root/scripts/kernels.sh" || [ $? -eq 77 ] # else the release has them
 DTFM_PRECOMPILE=OFF build release all # with the warnings that tests lack with precompiled headers
 run_tests release
 "$root/scripts/sanitize.sh" --threads

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds kernels/ for the GPU of this machine, runs all their tests and the benchmark, measures profiles, and compares
-# benchmark and profiles with PyTorch if python3 has it. Needs nvcc, g++ and CMake. If compute-sanitizer is installed, tests
-# also run under it.
+# benchmark and profiles with PyTorch if python3 has it. Needs g++ and CMake; without nvcc, it installs that of
+# python/requirements-cuda.txt from PyPI (build/cuda). If compute-sanitizer is installed, tests also run under it.
 #
 # usage: scripts/on-gpu.sh [OPTION or MODEL of kernels_bench]…
 #
@@ -34,6 +34,11 @@ if ! [[ $architecture =~ ^[0-9]+$ ]]; then # containers may lack nvidia-smi, and
     exit 2
   fi
   architecture=native # nvcc asks the driver
+fi
+if ! command -v nvcc >/dev/null; then
+  # shellcheck source=scripts/lib/setup.sh
+  . "$root/scripts/lib/setup.sh"
+  install_cuda
 fi
 if [ "$architecture" = 90 ]; then architecture=90a; fi # warpgroup products exist only in its code
 cmake -S "$root/kernels" -B "$build" -DCMAKE_BUILD_TYPE=Release -DDTFM_CUDA=ON -DDTFM_WERROR=OFF \

@@ -76,10 +76,10 @@ install_npm() {
   command -v npm >/dev/null || install_if_possible npm
 }
 
-# Makes build/trainers, a Python environment with the trainers of python/requirements-trainers.txt (5 GB), and keeps it
-# while that file is the same. Without it, tests/trainers is reported as skipped.
-install_trainers() {
-  local folder=$root/build/trainers list=$root/python/requirements-trainers.txt
+# Makes build/NAME, a Python environment with the packages of python/requirements-NAME.txt, and keeps it while that file is
+# the same. Returns 1 if they cannot be installed.
+install_environment() { # NAME
+  local folder=$root/build/$1 list=$root/python/requirements-$1.txt
   cmp -s "$list" "$folder/installed.txt" && return
   rm -rf "$folder"
   if python3 -m venv "$folder" >/dev/null 2>&1 &&
@@ -87,8 +87,27 @@ install_trainers() {
     cp "$list" "$folder/installed.txt"
   else
     rm -rf "$folder"
-    echo "Continuing without the trainers of python/requirements-trainers.txt, which cannot be installed." >&2
+    echo "Continuing without the packages of python/requirements-$1.txt, which cannot be installed." >&2
+    return 1
   fi
+}
+
+# Makes build/trainers (6 GB). Without it, tests/trainers is reported as skipped.
+install_trainers() {
+  install_environment trainers || true
+}
+
+# Without nvcc on PATH, makes build/cuda, and sets PATH to its nvcc and its CMake. Returns 1 if there is no nvcc then.
+install_cuda() {
+  local toolkit program
+  command -v nvcc >/dev/null && return
+  install_environment cuda || return
+  toolkit=$(echo "$root"/build/cuda/lib/python3*/site-packages/nvidia/cu13)
+  # nvcc looks for lib64, and CMake for libcudart.so, which the packages lack.
+  ln -sfn lib "$toolkit/lib64"
+  ln -sf libcudart.so.13 "$toolkit/lib/libcudart.so"
+  for program in cmake ctest; do ln -sf "$root/build/cuda/bin/$program" "$toolkit/bin/$program"; done
+  export PATH=$toolkit/bin:$PATH
 }
 
 # Warnings are errors only on request (DTFM_WERROR=ON), because newer compilers may warn about more. Scripts mostly build

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-REAL_TOOLS = ["bash", "env", "dirname", "grep", "nproc", "cat", "mkdir", "chmod"]
+REAL_TOOLS = ["bash", "env", "dirname", "grep", "nproc", "cat", "mkdir", "chmod", "cmp", "cp", "ln", "rm"]
 
 PACKAGES = ["g++", "cmake", "ninja-build", "libeigen3-dev", "libcli11-dev", "nlohmann-json3-dev", "libyaml-cpp-dev",
             "libfmt-dev", "catch2"]
@@ -24,7 +24,9 @@ STAND_INS = {
 }
 
 
-class Quickstart(unittest.TestCase):
+class Machine(unittest.TestCase):
+    """A machine with stand-ins, and a clone."""
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="dtfm set-up ")
         self.addCleanup(folder.cleanup)
@@ -36,18 +38,25 @@ class Quickstart(unittest.TestCase):
         for tool in REAL_TOOLS:
             (self.bin / tool).symlink_to(shutil.which(tool))
         for name, body in STAND_INS.items():
-            (self.bin / name).write_text("#!/usr/bin/env bash\n" + body + "\n")
-            (self.bin / name).chmod(0o755)
+            self.stand_in(self.bin / name, body)
         (self.base / "installed").touch()
 
-    def run_it(self, *arguments, uid=0):
+    def stand_in(self, path, body):
+        path.write_text("#!/usr/bin/env bash\n" + body + "\n")
+        path.chmod(0o755)
+
+    def bash(self, *arguments, uid=0):
         environment = {"PATH": str(self.bin), "STATE": str(self.base), "FAKE_UID": str(uid)}
-        return subprocess.run(["bash", self.root / "scripts" / "quickstart.sh", *arguments], env=environment,
-                              cwd=self.base, input="typed\n", capture_output=True, text=True)
+        return subprocess.run(["bash", *arguments], env=environment, cwd=self.base, input="typed\n", capture_output=True, text=True)
 
     def log(self):
         path = self.base / "log"
         return path.read_text().splitlines() if path.exists() else []
+
+
+class Quickstart(Machine):
+    def run_it(self, *arguments, uid=0):
+        return self.bash(self.root / "scripts" / "quickstart.sh", *arguments, uid=uid)
 
     def test_bare_machine_gets_all_packages_then_a_plan(self):
         result = self.run_it()
@@ -113,6 +122,44 @@ class Quickstart(unittest.TestCase):
     def test_apt_fails(self):
         (self.base / "apt-fails").touch()
         self.assert_asks_for_packages(self.run_it(), "apt-get install failed")
+
+
+class PythonEnvironments(Machine):
+    def setUp(self):
+        super().setUp()
+        self.list = self.root / "python" / "requirements-cuda.txt"
+        self.list.parent.mkdir()
+        self.list.write_text("nvidia-cuda-nvcc==13.0.88\n")
+        self.stand_in(self.bin / "python3", 'mkdir -p "$3/bin" && cp "$STATE/pip" "$3/bin/pip"')  # -m venv FOLDER
+        self.stand_in(self.base / "pip", 'echo "pip $*" >> "$STATE/log"; [ ! -e "$STATE/pip-fails" ] || exit 1\n'
+                      'folder=${0%/bin/pip}; toolkit=$folder/lib/python3.11/site-packages/nvidia/cu13\n'
+                      'mkdir -p "$toolkit/bin" "$toolkit/lib"; cp /bin/true "$toolkit/bin/nvcc"; cp /bin/true "$folder/bin/cmake"')
+
+    def install_cuda(self):
+        return self.bash("-c", '. "a clone/scripts/lib/setup.sh"; install_cuda && command -v nvcc cmake')
+
+    def test_nvcc_is_installed_once(self):
+        toolkit = self.root / "build/cuda/lib/python3.11/site-packages/nvidia/cu13"
+        for _ in range(2):
+            result = self.install_cuda()
+            self.assertEqual(result.stdout.splitlines(), [f"{toolkit}/bin/nvcc", f"{toolkit}/bin/cmake"], result.stderr)
+        self.assertEqual(len(self.log()), 1)
+        self.assertEqual(os.readlink(toolkit / "lib/libcudart.so"), "libcudart.so.13")
+        self.list.write_text("nvidia-cuda-nvcc==13.1.80\n")
+        self.install_cuda()
+        self.assertEqual(len(self.log()), 2)
+
+    def test_an_installed_toolkit_is_used(self):
+        (self.bin / "nvcc").symlink_to("/bin/true")
+        self.assertEqual(self.install_cuda().stdout.splitlines()[0], str(self.bin / "nvcc"))
+        self.assertEqual(self.log(), [])
+
+    def test_nothing_is_left_if_it_cannot_be_installed(self):
+        (self.base / "pip-fails").touch()
+        result = self.install_cuda()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("Continuing without the packages of python/requirements-cuda.txt", result.stderr)
+        self.assertFalse((self.root / "build" / "cuda").exists())
 
 
 if __name__ == "__main__":
