@@ -378,7 +378,7 @@ class Run:
             if it.loss is not None and not math.isfinite(it.loss) and not self.trainer.scale.enabled:
                 raise UserError(f"the loss of iteration {it.iteration} is {it.loss}: resume from the last checkpoint with a "
                                 "lower --lr, or check the data")
-            loss = "" if it.loss is None else f"loss {it.loss:.4f}, "
+            loss = "" if it.loss is None else f"loss {it.loss:.6f}, "
             print(f"iteration {it.iteration}: {loss}{seconds:.3f} s, {tokens / seconds:.0f} tokens/s", flush=True)
             if self.log:
                 self.log.write(iteration=it.iteration, loss=it.loss, seconds=seconds, tokens=tokens,

@@ -131,7 +131,7 @@ Exporter pytorch_exporter() {
       .target = Target::pytorch,
       .orders = traits(Target::pytorch).orders,
       .evidence = Evidence::trained,
-      .version = "PyTorch 1.13",
+      .version = "PyTorch 1.13 and 2.15",
       .settings = exported,
       .check = check,
       .files = files,

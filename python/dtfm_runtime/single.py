@@ -48,7 +48,7 @@ class SingleTrainer:
             part = self._loss(micro_batch) / self.program.micro_batches
             with computing("the backward pass"):
                 (part * self.scale.value).backward()
-            loss += float(part)
+            loss += float(part.detach())
             if fp32_gradients is not None:
                 for total, (_, _, parameter) in zip(fp32_gradients, self.names):
                     total += parameter.grad

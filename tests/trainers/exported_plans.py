@@ -157,18 +157,18 @@ def jobs(count, grid):
 
 
 def trainers_python():
-    """The Python of the trainers' virtual environment, or None."""
+    """The Python of the trainers' virtual environment. Skips the test if there is none."""
     given = os.environ.get("DTFM_TRAINERS_PYTHON")
     path = Path(given) if given else SOURCE / "build" / "trainers" / "bin" / "python"
-    return path if path.exists() else None
+    if not path.exists():
+        print(f"skipped: {path} does not exist: run scripts/trainers.sh, or set DTFM_TRAINERS_PYTHON")
+        sys.exit(SKIPPED)
+    return path
 
 
 def run_in_trainers(*modules):
     """Continues in the trainers' Python, where `modules` can be imported. Exits if that is impossible."""
     python = trainers_python()
-    if python is None:
-        print("skipped: no Python with the trainers (DTFM_TRAINERS_PYTHON, or build/trainers)")
-        sys.exit(SKIPPED)
     if Path(sys.prefix).resolve() != python.parent.parent.resolve():
         os.environ["OMP_NUM_THREADS"] = "1"
         os.execv(python, [str(python), *sys.argv])

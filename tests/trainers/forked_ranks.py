@@ -1,9 +1,10 @@
 """Runs train.py of several exports one after the other, each with all ranks, as forks of one process: importing PyTorch
 takes longer than a short training. Output is in rank-N.log of the folders.
 
-usage: forked_ranks.py MODULE RANKS STEPS FOLDER...     MODULE: what every train.py imports
+usage: forked_ranks.py MODULE RUNS     MODULE: what every train.py imports; RUNS: JSON, [[FOLDER, RANKS, [OPTION, ...]], ...]
 """
 import importlib
+import json
 import os
 import runpy
 import signal
@@ -13,13 +14,13 @@ import traceback
 from pathlib import Path
 
 
-def train(folder, rank, ranks, steps, port):
+def train(folder, rank, ranks, options, port):
     """In a process of its own. Returns the exit code."""
     log = os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    sys.argv = [str(folder / "train.py"), "--steps", str(steps)]
+    sys.argv = [str(folder / "train.py"), *options]
     sys.path[0] = str(folder)
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
@@ -36,13 +37,13 @@ def free_port():
         return server.getsockname()[1]
 
 
-def train_all(folder, ranks, steps):
+def train_all(folder, ranks, options):
     """Returns whether all ranks have succeeded. If one fails, the others would wait forever."""
     port, children = free_port(), []
     for rank in range(ranks):
         child = os.fork()
         if child == 0:
-            code = train(folder, rank, ranks, steps, port)
+            code = train(folder, rank, ranks, options, port)
             sys.stdout.flush()
             os._exit(code)
         children.append(child)
@@ -58,12 +59,12 @@ def train_all(folder, ranks, steps):
 
 
 def main():
-    module, ranks, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    for name in (module, "torch._dynamo"):  # the latter for the first step of an optimizer
+    for name in (sys.argv[1], "torch._dynamo"):  # the latter for the first step of an optimizer
         importlib.import_module(name)
-    for folder in map(Path, sys.argv[4:]):
-        if not train_all(folder, ranks, steps):
-            sys.exit(f"{folder} failed")
+    for folder, ranks, options in json.loads(sys.argv[2]):
+        if not train_all(Path(folder), ranks, options):
+            logs = sorted(Path(folder).glob("rank-*.log"))
+            sys.exit(f"{folder} failed\n" + "".join(log.read_text() for log in logs))
 
 
 if __name__ == "__main__":

@@ -5,23 +5,19 @@ usage: train_pipelining.py DTFM_PLAN DTFM_EXPORT SOURCE
 """
 import json
 import subprocess
-import sys
-import unittest
 
 import exported
+from four_hosts import Run
 
 
 class Pipelining(exported.Exported):
     target = "pytorch-pipelining"
 
-    module = "torch.distributed.pipelining"
-
     def test_training(self):
         folder = self.export(2, 2, schedule="1f1b", gradient_sync="ring")
         self.assertTrue((folder / "schedule.csv").exists())
-        losses = self.start(folder)
+        losses, _ = self.hosts.start(folder)
         self.assert_falling(losses)
-        self.assert_equal(losses, self.train_alone(folder, 20))
 
         in_flushes = self.export(4, 1, schedule="gpipe", flush=4)
         blocking = self.export(4, 1, schedule="1f1b-blocking")
@@ -32,19 +28,22 @@ class Pipelining(exported.Exported):
         interleaved = self.export(2, 2, schedule="interleaved", chunks=2)
         in_bf16 = [self.export(2, 2, schedule=schedule, training={"precision": "bf16"}) for schedule in ("1f1b", "zb-h1")]
         llama = self.export(2, 2, exported.LLAMA, {"optimizer": "sgd-8"}, schedule="zb-h1")
-        *others, bf16, split_bf16, of_llama = self.train_all([in_flushes, blocking, recomputed, interleaved, *in_bf16, llama])
+        folders = [in_flushes, blocking, recomputed, interleaved, *in_bf16, llama]
+        alone, llama_alone, *others, bf16, split_bf16, of_llama = self.hosts.train(
+            self.hosts.alone(folder), self.hosts.alone(llama, exported.STEPS), *(Run(it, exported.STEPS) for it in folders))
+        self.assert_equal(losses, alone)
         for other in others:
-            self.assert_equal(other, losses[:4])
-        self.assert_equal(bf16, losses[:4], delta=0.02)
-        self.assertNotEqual(bf16, losses[:4])
+            self.assert_equal(other, losses[:exported.STEPS])
+        self.assert_equal(bf16, losses[:exported.STEPS], delta=0.02)
+        self.assertNotEqual(bf16, losses[:exported.STEPS])
         self.assert_equal(split_bf16, bf16)
-        self.assert_equal(of_llama, self.train_alone(llama, 4))
+        self.assert_equal(of_llama, llama_alone)
 
     def test_errors(self):
         folder = self.export(2, 2, schedule="1f1b")
 
         def run(**more):
-            return subprocess.run(["python", folder / "train.py"], env={**self.environment, **more}, capture_output=True, text=True,
+            return subprocess.run(["python", folder / "train.py"], env={**self.hosts.environment, **more}, capture_output=True, text=True,
                                   check=False)
 
         done = run()
@@ -62,6 +61,4 @@ class Pipelining(exported.Exported):
 
 
 if __name__ == "__main__":
-    exported.trainers_python()
-    del sys.argv[1:4]
-    unittest.main()
+    exported.main()
