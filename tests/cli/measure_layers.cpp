@@ -87,7 +87,9 @@ TEST_CASE("a profile written by the kernels contains what was measured") {
   CHECK_THAT(profile.derivation, contains("medians of at least 7 runs on one NVIDIA Lab"));
   CHECK_THAT(profile.derivation, contains("; during the measurement: 1500 MHz, limited by the power cap"));
   CHECK_THAT(profile.derivation, contains("; not enough memory for block at micro-batch 8"));
-  Transformer shape{0, 4096, 32, 2048, 128256, 8, 14336};
+  Transformer shape{0, 4096, 32, 2048, 128256};
+  shape.kv_heads = 8;
+  shape.feed_forward = 14336;
   shape.gated = shape.rms_norm = shape.flash_attention = true;
   shape.biases = shape.learned_positions = false;
   REQUIRE(profile.shape);
