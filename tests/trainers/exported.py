@@ -3,11 +3,10 @@ import shutil
 import sys
 import tempfile
 import unittest
-from pathlib import Path
 
 from four_hosts import FourHosts
 
-PROGRAMS = [str(Path(it).resolve()) for it in sys.argv[1:3]]
+PROGRAMS = sys.argv[1:3]
 STEPS = 4  # of runs that are compared with one of start.sh
 # Untied embeddings, grouped queries, rotary positions; heads wider than hidden / heads, with norms of queries and keys.
 LLAMA = {"tied": False, "kv_heads": 2, "head_dim": 12, "positions": "rotary", "norm": "rms", "qk_norm": True, "gated": True,

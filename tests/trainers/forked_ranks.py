@@ -33,8 +33,15 @@ def train(folder, rank, ranks, options, port):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """A port with a free one after it, for the watchdog of the runtime."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", 0))
+                second.bind(("127.0.0.1", first.getsockname()[1] + 1))
+                return first.getsockname()[1]
+            except (OSError, OverflowError):
+                continue
 
 
 def train_all(folder, ranks, options):

@@ -7,13 +7,13 @@ usage: four_hosts.py DTFM_PLAN DTFM_EXPORT TRAINER FOLDER [STEPS]
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from exported_plans import trainers_python
+from forked_ranks import free_port
 
 HOSTS = {f"host{i}": f"127.0.0.{i + 1}" for i in range(4)}
 TOPOLOGY = f"""version: 1
@@ -47,7 +47,8 @@ class FourHosts:
     """Exports of one trainer, in a folder."""
 
     def __init__(self, plan_program, export_program, trainer, folder):
-        self.programs, self.trainer, self.folder = (plan_program, export_program), trainer, Path(folder)
+        self.programs = [str(Path(it).resolve()) for it in (plan_program, export_program)]
+        self.trainer, self.folder = trainer, Path(folder).resolve()
         python = trainers_python()
         self.environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
                             "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
@@ -97,11 +98,6 @@ class FourHosts:
         return [losses("".join(log.read_text() for log in sorted(it.folder.glob("rank-*.log"))), it.steps) for it in runs]
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def losses(output, steps):
     """The losses of `steps` steps, which one rank prints."""
     found = STEP.findall(output)
@@ -116,7 +112,8 @@ def main():
     print(f"Planning for {trainer} on {len(HOSTS)} hosts.")
     print(hosts.plan(2, 2).strip())
     folder = hosts.export()
-    print(f"\nExported to {folder}.\nTraining {steps} steps on CPUs, each command for one host:")
+    print(f"\nExported to {folder}.\nTraining {steps} steps on CPUs (the plan's times are those of its network and GPUs, not of "
+          "this machine). Each command is one host:")
     for address in HOSTS.values():
         print(f"  {folder.name}/start.sh {address} --steps {steps}")
     trained, _ = hosts.start(folder, steps)
