@@ -27,6 +27,9 @@ struct Direction {
   std::vector<std::vector<BoundaryMessage>> messages = {};  // [sending stage][part]
   // [receiving stage][micro-batch · parts + part]: task of the message.
   std::vector<std::vector<int>> arrived = {};
+  // As `arrived`: the task after which the sender need not wait any more. Unused if receives are posted
+  // ahead.
+  std::vector<std::vector<int>> sent = {};
   // [receiving stage][micro-batch]: the tasks, by rank, after which the message is sent, and after which it
   // is received; empty: not yet. Unused if receives are posted ahead.
   std::vector<std::vector<std::vector<int>>> issued = {}, posted = {};
@@ -52,7 +55,13 @@ class PipelineGraph {
   int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
   int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
   Direction& direction(Kind kind) { return kind == Kind::forward ? forward_ : backward_; }
-  std::span<int> arrived(int stage, const Operation& operation);
+  std::span<int> of_micro_batch(std::vector<int>& of_parts, int micro_batch) const;
+  std::span<int> arrived(int stage, const Operation& operation) {
+    return of_micro_batch(direction(operation.kind).arrived[at(stage)], operation.micro_batch);
+  }
+  std::span<int> sent(int stage, const Operation& operation) {
+    return of_micro_batch(direction(operation.kind).sent[at(stage)], operation.micro_batch);
+  }
 
   bool run_action(int device, const Action& action);
   void begin_message(int sender, const Operation& operation);
@@ -197,19 +206,20 @@ void PipelineGraph::add_starts(int stage) {
   }
 }
 
-std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {
-  std::vector<int>& all = direction(operation.kind).arrived[at(stage)];
-  const std::size_t parts = all.size() / at(pipeline_.micro_batches);
-  return {&all[at(operation.micro_batch) * parts], parts};
+std::span<int> PipelineGraph::of_micro_batch(std::vector<int>& of_parts, int micro_batch) const {
+  const std::size_t parts = of_parts.size() / at(pipeline_.micro_batches);
+  return {&of_parts[at(micro_batch) * parts], parts};
 }
 
 /// Repeatedly lets every device do as much of its list as it can, so that tasks are added in topological
 /// order.
 PipelineEndTasks PipelineGraph::build() {
   if (posts_receives_)
-    for (Direction* it : {&forward_, &backward_})
+    for (Direction* it : {&forward_, &backward_}) {
+      it->sent = it->arrived;
       it->issued = it->posted =
           std::vector(pipeline_.stages.size(), std::vector<std::vector<int>>(at(pipeline_.micro_batches)));
+    }
   const std::vector<std::vector<Action>> lists = device_actions(
       plan_.execution.messaging, plan_.execution.schedule,
       {devices_, stages() / devices_, pipeline_.micro_batches}, plan_.execution.flush.value_or(0));
@@ -255,11 +265,11 @@ bool PipelineGraph::run_action(int device, const Action& action) {
       begin_message(operation.kind == Kind::forward ? stage - 1 : stage + 1, operation);
       return true;
     case Action::Kind::wait_send: {
-      const std::span<const int> sent = arrived(receiver_of(stage, operation.kind), operation);
-      if (sent.front() == no_index) return false;
+      const std::span<const int> ends = sent(receiver_of(stage, operation.kind), operation);
+      if (ends.front() == no_index) return false;
       TaskLabel of = label(Activity::wait, stage, operation, no_index);
       of.phase = operation.kind == Kind::forward ? 7 : 6;
-      wait_for(device, sent, of);
+      wait_for(device, ends, of);
       return true;
     }
     case Action::Kind::wait_receive:
@@ -467,8 +477,17 @@ void PipelineGraph::add_messages(int stage, const Operation& operation, const st
         is_posted = builder_.wait(seconds, std::array{is_posted}, announced);
       }
     }
-    messages[at(part)] = builder_.send(channel, compressed ? model_.compressed_activations(whole) : whole,
-                                       std::array{ready[at(rank)], is_posted}, of);
+    const double bytes = compressed ? model_.compressed_activations(whole) : whole;
+    const std::array begins{ready[at(rank)], is_posted};
+    messages[at(part)] = builder_.send(channel, bytes, begins, of);
+    if (posted.empty()) continue;
+    int& ends = sent(receiver, operation)[at(part)];
+    ends = messages[at(part)];
+    if (builder_.is_buffered(channel, bytes)) {
+      TaskLabel buffered = label(Activity::wait, stage, operation, part);
+      buffered.phase = operation.kind == Kind::forward ? 13 : 14;
+      ends = builder_.wait(0, begins, buffered);
+    }
   }
 }
 

@@ -19,10 +19,14 @@ Channel GraphBuilder::channel(int from, int to, Activity kind) {
 }
 
 double GraphBuilder::announcement_s(const Channel& channel) const {
-  const Transport* transport =
-      channel.from == channel.to ? nullptr : topology_.transport_between(channel.from, channel.to);
-  const bool announces = transport && transport->handshakes == 1;
+  const Transport* library = transport(channel);
+  const bool announces = library && library->handshakes == 1;
   return announces ? topology_.link(channel.to, channel.from).latency.value() : 0;
+}
+
+bool GraphBuilder::is_buffered(const Channel& channel, double bytes) const {
+  const Transport* library = transport(channel);
+  return library && bytes <= library->buffered.value();
 }
 
 int GraphBuilder::add(const Task& task, std::span<const int> after, const TaskLabel& label) {

@@ -58,6 +58,8 @@ class GraphBuilder {
   /// How long it takes to tell a sender that its receive is posted, if the transport between the devices does
   /// so; otherwise 0.
   double announcement_s(const Channel& channel) const;
+  /// Whether a send of so many bytes ends when it begins.
+  bool is_buffered(const Channel& channel, double bytes) const;
 
   // The following functions add a task that waits for the tasks of `after`, in which no_index is ignored, and
   // return its number.
@@ -80,6 +82,10 @@ class GraphBuilder {
   LabelledGraph take();
 
  private:
+  /// Null if the topology has none, or if the devices are the same.
+  const Transport* transport(const Channel& channel) const {
+    return channel.from == channel.to ? nullptr : topology_.transport_between(channel.from, channel.to);
+  }
   int add(const Task& task, std::span<const int> after, const TaskLabel& label);
   /// Adds the calibrated overhead of `messages` equal messages, and what the transport adds to them, to a
   /// task that sends them. Each call continues the slow start of the connection.

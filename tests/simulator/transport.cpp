@@ -75,6 +75,28 @@ TEST_CASE("messages of all kinds between two devices use one connection") {
   CHECK(two_messages_s(topology, 1e6, Activity::send_activations) == two_messages_s(topology, 1e6));
 }
 
+// DeepSpeed, two stages of 1 s and 2 s, two micro-batches, messages of T = 0.5 s. F0 0–1 on the first device,
+// its message arrives at 1 + a + T. The second one computes F0 and B0 until 4 + a + T and sends B0, which
+// arrives at 4 + 2a + 2T, because the receive is posted. Only then does the first device send F1. If the send
+// of B0 has ended at once, the receive of F1 has been announced: F1 arrives at 4 + 3a + 3T; F1 and B1 take 3 s,
+// the message a + T, B1 of the first device 2 s. Otherwise the receive is posted when B0 has arrived, and F1
+// waits for the announcement, a. In between, the first device waits for it, but not for longer than the second.
+TEST_CASE("a send over Gloo ends when it begins if the kernel has room for the message") {
+  const double T = 0.5;
+  Topology topology = pair_over("gloo");
+  topology.transport->initial_window = topology.transport->window = Bytes(1e9);  // no slow start
+  Job job = chain_job(2, 0, T * B);
+  job.execution.schedule = Schedule::one_f_one_b_blocking;
+  job.execution.messaging = Messaging::deepspeed;
+  const auto seconds = [&] {
+    const Problem problem{topology, job, Calibration{1, 0, 1, 0}, {{1, 0, 0, 0, 1}, {1, 0, 0, 0, 1}}};
+    return replay_makespan(iteration_graph(problem, plan_of(job, 2, 1, 2)));
+  };
+  CHECK(seconds() == Approx(9 + 4 * a + 4 * T));
+  topology.transport->buffered = Bytes(T * B - 1);
+  CHECK(seconds() == Approx(9 + 5 * a + 4 * T));
+}
+
 // Each of the two devices sends one message. In the first four round trips slow start doubles the window from
 // 14,480 to 115,840 bytes, so they carry 15 × 14,480 bytes.
 TEST_CASE("where synchronizations overlap, both ends of a connection send") {
