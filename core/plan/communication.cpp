@@ -128,12 +128,13 @@ void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const>
 
 std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
                                           const GradientBucket& bucket) {
-  const bool is_sharded = traits(plan.execution.optimizer_sharding).optimizer;
+  const bool is_scattered = traits(plan.execution.optimizer_sharding).optimizer &&
+                            !traits(plan.execution.messaging).all_reduces_shards;
   Communication sync{.payload = Payload::gradients,
                      .moment = Moment::after_last_backward,
                      .layers = bucket.layers,
                      .algorithm = plan.execution.gradient_sync,
-                     .collective = is_sharded ? Collective::reduce_scatter : Collective::all_reduce,
+                     .collective = is_scattered ? Collective::reduce_scatter : Collective::all_reduce,
                      .overlaps = plan.execution.overlap};
   const std::size_t count = bucket.stages.size();
   sync.devices.reserve(count);
@@ -160,9 +161,8 @@ std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& p
   return syncs;
 }
 
-Communication parameter_gather(const LayerBytes& bytes, const Communication& reduce_scatter,
-                               bool holds_first) {
-  Communication gather = reduce_scatter;
+Communication parameter_gather(const LayerBytes& bytes, const Communication& gradients, bool holds_first) {
+  Communication gather = gradients;
   gather.payload = Payload::parameters;
   gather.moment = Moment::after_update;
   gather.collective = Collective::all_gather;

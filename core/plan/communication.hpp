@@ -130,9 +130,9 @@ void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const>
 /// The synchronization of a bucket, in as many parts as the largest of its stages has devices.
 std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
                                           const GradientBucket& bucket);
-/// The all-gather of parameters that follows the update of a sharded optimizer, after a reduce-scatter.
-Communication parameter_gather(const LayerBytes& bytes, const Communication& reduce_scatter,
-                               bool holds_first);
+/// The all-gather of parameters that follows the update of a sharded optimizer, after the synchronization of
+/// its gradients.
+Communication parameter_gather(const LayerBytes& bytes, const Communication& gradients, bool holds_first);
 /// What replicas that partition gradients send each other, layer by layer, because no device has the memory
 /// to keep the gradients, or the parameters, of others until the last micro-batch; without the members, which
 /// are the devices of all pipelines. Devices with fewer micro-batches than others still take part.

@@ -274,7 +274,11 @@ Actions megatron_actions(const ScheduleTraits& schedule, const Orders& orders, c
 constexpr auto messagings = std::to_array<MessagingTraits>({
     {.kind = Messaging::ahead, .name = "ahead", .posts_receives = false, .actions = ahead_actions},
     {.kind = Messaging::megatron, .name = "megatron", .actions = megatron_actions},
-    {.kind = Messaging::deepspeed, .name = "deepspeed", .actions = deepspeed_actions},
+    // deepspeed/runtime/zero/stage_1_and_2.py, average_tensor; pipe/engine.py, _bf16_reduce_grads
+    {.kind = Messaging::deepspeed,
+     .name = "deepspeed",
+     .all_reduces_shards = true,
+     .actions = deepspeed_actions},
     {.kind = Messaging::torch, .name = "torch", .actions = torch_actions},
 });
 static_assert(has_row_for_each(messagings, Messaging::torch));

@@ -47,6 +47,8 @@ struct MessagingTraits {
   Messaging kind;
   std::string_view name;       // in jobs
   bool posts_receives = true;  // in the lists; otherwise before the iteration
+  /// A sharded optimizer's gradients are all-reduced, not reduce-scattered.
+  bool all_reduces_shards = false;
   /// The actions of every device in a round without pipeline flushes, given what each computes.
   std::vector<std::vector<Action>> (*actions)(const ScheduleTraits&,
                                               const std::vector<std::vector<Operation>>&,

@@ -73,11 +73,9 @@ ordered_json config(const ExportBundle& bundle) {
       {"steps_per_print", 1000000},
       {"zero_optimization", {{"stage", zero_stage(bundle)}}}};
   if (zero_stage(bundle) > 0) {
-    // Gradients are reduced to the replica that updates them. By default, they would be all-reduced. A buffer
-    // has `reduce_bucket_size` elements.
-    config["zero_optimization"].update(ordered_json{{"use_multi_rank_bucket_allreduce", false},
-                                                    {"overlap_comm", false},
-                                                    {"reduce_bucket_size", 50000000}});
+    // A buffer has `reduce_bucket_size` elements.
+    config["zero_optimization"].update(
+        ordered_json{{"overlap_comm", false}, {"reduce_bucket_size", 50000000}});
     config["zero_allow_untested_optimizer"] = true;  // SGD
   }
   if (training.precision == Precision::fp16)

@@ -102,14 +102,17 @@ TEST_CASE("a boundary is sent in as many messages as the larger stage has device
 
 // arXiv 1910.02054, section 7: with P bytes of weights and G of gradients, n devices send per iteration of
 // one micro-batch 2 (n − 1) G / n bytes, (n − 1) (G + P) / n with zero1 and zero2, and (n − 1) (G + 2 P) / n
-// with zero3. zero2 repeats its reduce-scatters, and zero3 everything, for every micro-batch.
+// with zero3. zero2 repeats its reduce-scatters, and zero3 everything, for every micro-batch. DeepSpeed's
+// pipelines all-reduce gradients with zero1.
 TEST_CASE("replicas send the bytes stated in the ZeRO paper") {
   struct Case {
     OptimizerSharding sharding;
     double gradients, parameters, repeated_gradients, repeated_parameters;
+    Messaging messaging = Messaging::ahead;
   };
   for (const Case& it :
        {Case{OptimizerSharding::none, 2, 0, 0, 0}, Case{OptimizerSharding::zero1, 1, 1, 0, 0},
+        Case{OptimizerSharding::zero1, 2, 1, 0, 0, Messaging::deepspeed},
         Case{OptimizerSharding::zero2, 0, 1, 1, 0}, Case{OptimizerSharding::zero3, 0, 0, 1, 2}})
     for (const GradientSync sync : {GradientSync::ring, GradientSync::sharded_ps})
       for (const int n : {2, 3, 8})
@@ -119,6 +122,7 @@ TEST_CASE("replicas send the bytes stated in the ZeRO paper") {
           job.training.optimizer = Optimizer::adam_18;  // gradients in fp32
           job.execution.gradient_sync = sync;
           job.execution.optimizer_sharding = it.sharding;
+          job.execution.messaging = it.messaging;
           const double g = 4 * 1e6 * 4, p = 4 * 1e6 * 2, m = micro_batches;
           const auto sent = sent_bytes(communications_of(job, plan_of(job, 1, n, 2)), micro_batches);
           REQUIRE(sent.size() == at(n));

@@ -115,6 +115,9 @@ TEST_CASE("zero1 takes the halves of the synchronization and a part of the optim
   for (const GradientSync sync : {GradientSync::ring, GradientSync::sharded_ps})
     CHECK(regular_s(regular_problem(4, 2, zero1, sync), 2) == Approx(6.02 + 1.5));
   CHECK(regular_s(regular_problem(6, 2, zero1, GradientSync::ring), 2) == Approx(6.02 + 5.0 / 3));
+  Problem of_deepspeed = regular_problem(2, 2, zero1, GradientSync::ring);  // all-reduces instead of halves
+  of_deepspeed.job.execution.messaging = Messaging::deepspeed;
+  CHECK(regular_s(of_deepspeed, 1) == Approx(10));
   CHECK(regular_s(regular_problem(6, 2, zero1, GradientSync::sharded_ps), 2) == Approx(6.02 + 1));
 }
 

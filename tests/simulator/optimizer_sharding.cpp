@@ -64,6 +64,13 @@ TEST_CASE("zero1 updates a part of the parameters between reduce-scatter and all
   CHECK(seconds(sharded_problem(3, 2, zero1, GradientSync::sharded_ps), 1) == Approx(6 + 2));
 }
 
+// As above, but all gradients go around the ring twice: 6–8, 8–9 the step, 9–10 the parameters.
+TEST_CASE("DeepSpeed all-reduces the gradients of a sharded optimizer") {
+  Problem problem = sharded_problem(2, 2, OptimizerSharding::zero1, GradientSync::ring);
+  problem.job.execution.messaging = Messaging::deepspeed;
+  CHECK(seconds(problem, 1) == Approx(10));
+}
+
 // One layer per stage, messages of 0.01 s: the first stage has its gradients after 1 + 0.01 + 3 + 0.01 + 2 s,
 // long after the other stage has finished everything.
 TEST_CASE("the stages of a pipeline update their parameters independently") {
