@@ -368,20 +368,14 @@ def main():
     folder = tempfile.mkdtemp(prefix="dtfm-megatron-")
     try:
         checks, flags, planner = Checks(), Flags(), Planner(folder, "megatron")
-        count = 0
-        seen = {"schedule": set(), "recompute": set(), "precision": set(), "overlap": set(), "optimizer_sharding": set()}
         for it, job in jobs(280, GRID):
             if export := planner.make(it["cluster"], job, "--order", it["order"]):
-                count += 1
                 accept(checks, flags, export, it["order"])
-                for key, values in seen.items():
-                    values.add(export.setting(key))
-        checks.holds("exports", f"at least 150, not {count}", count >= 150)
-        checks.same("exports", "values", [len(values) for values in seen.values()], [2, 3, 3, 2, 2])
+        planner.check_coverage(checks, 150, schedule=2, recompute=3, precision=3, overlap=2, optimizer_sharding=2)
         check_findings(checks, flags, planner)
         if REPORTS.exists():
             check_report(checks, flags, planner)
-        checks.finish(f"{count} scripts, {len(planner.refusals)} jobs without a plan")
+        checks.finish(planner.summary())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -293,17 +293,15 @@ def main():
     folder = tempfile.mkdtemp(prefix="dtfm-torchtitan-")
     try:
         checks, planner = Checks(), Planner(folder, "torchtitan")
-        exports = [export for it, job in jobs(220, GRID) if (export := planner.make(it["cluster"], job))]
-        for export in exports:
-            accept(checks, export)
-        checks.holds("exports", f"at least 150, not {len(exports)}", len(exports) >= 150)
-        seen = {key: {export.setting(key) for export in exports} for key in ("schedule", "recompute", "precision")}
-        checks.same("exports", "values", [len(values) for values in seen.values()], [3, 2, 3])
-        check_builds(checks, exports)
+        for it, job in jobs(200, GRID):
+            if export := planner.make(it["cluster"], job):
+                accept(checks, export)
+        planner.check_coverage(checks, 150, schedule=3, recompute=2, precision=3)
+        check_builds(checks, planner.exports)
         check_refusals(checks, planner)
         if REPORTS.exists():
             check_reports(checks, planner)
-        checks.finish(f"{len(exports)} configurations, {len(planner.refusals)} jobs without a plan")
+        checks.finish(planner.summary())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,16 +13,32 @@ SKIPPED = 77  # exit code of a test that was skipped
 SOURCE = Path(__file__).resolve().parents[2]
 REPORTS = SOURCE.parent / "shared" / "cases" / "reports"
 
-# name: sites of hosts of GPUs, GPU, bandwidth between hosts and between sites
+# name: sites of hosts of GPUs, GPU of each site, bandwidth between the hosts of each site, and between sites
 CLUSTERS = {
-    "four": ([[1, 1, 1, 1]], "A100-80GB", "25 Gbps", "1 Gbps"),
-    "three": ([[3], [3]], "A100-80GB", "10 Gbps", "1 Gbps"),
-    "pairs": ([[2, 2], [2, 2]], "A100-80GB", "25 Gbps", "500 Mbps"),
-    "host": ([[8]], "H100", "100 Gbps", "1 Gbps"),
-    "hosts": ([[4, 4], [4, 4]], "H100", "100 Gbps", "5 Gbps"),
-    "far": ([[1], [1], [1], [1], [1], [1]], "H100", "10 Gbps", "93 Mbps"),
-    "mixed": ([[2, 2], [4]], "A100-40GB", "25 Gbps", "2 Gbps"),
+    "four": ([[1, 1, 1, 1]], ["A100-80GB"], ["25 Gbps"], "1 Gbps"),
+    "three": ([[3], [3]], ["A100-80GB"] * 2, ["10 Gbps"] * 2, "1 Gbps"),
+    "pairs": ([[2, 2], [2, 2]], ["A100-80GB"] * 2, ["25 Gbps"] * 2, "500 Mbps"),
+    "host": ([[8]], ["H100"], ["100 Gbps"], "1 Gbps"),
+    "hosts": ([[4, 4], [4, 4]], ["H100"] * 2, ["100 Gbps"] * 2, "5 Gbps"),
+    "far": ([[1]] * 6, ["H100"] * 6, ["10 Gbps"] * 6, "93 Mbps"),
+    "mixed": ([[2, 2], [4]], ["A100-40GB"] * 2, ["25 Gbps"] * 2, "2 Gbps"),
 }
+MIN_CLUSTERS = 20  # of all exports of a test
+MAX_DEVICES = 16
+
+
+def random_cluster(seed):
+    random_, sites = random.Random(seed), []
+    while not 4 <= sum(map(sum, sites)) <= MAX_DEVICES:
+        sites = [[random_.choice((1, 2, 2, 4, 8))] * random_.randint(1, 4) for _ in range(random_.randint(1, 4))]
+        if random_.random() < 0.5:  # hosts with unequal numbers of GPUs
+            sites[0][0] = random_.randint(1, 4)
+    kinds = random_.sample(("A100-40GB", "A100-80GB", "A40", "H100", "H200", "L40S", "RTX-4090"), 2)
+    return (sites, [random_.choice(kinds) for _ in sites], [f"{random_.choice((10, 25, 100, 400))} Gbps" for _ in sites],
+            f"{random_.choice((100, 300, 1000, 5000, 20000))} Mbps")  # fmt: skip
+
+
+CLUSTERS |= {f"random-{seed}": random_cluster(seed) for seed in range(17)}
 
 GPT = "kind: transformer, layers: 12, hidden: 768, heads: 12, sequence: 1024, vocabulary: 50257"
 LLAMA = (
@@ -31,14 +48,14 @@ LLAMA = (
 
 
 def cluster_text(name):
-    sites, gpu, between_hosts, between_sites = CLUSTERS[name]
+    sites, gpus, between_hosts, between_sites = CLUSTERS[name]
     devices, links = [], ["{within: host, latency: 5 us, bandwidth: 2400 Gbps}"]
-    for site, hosts in zip("abcdefgh", sites):
+    for site, hosts, gpu, bandwidth in zip("abcdefgh", sites, gpus, between_hosts):
         for count, group in itertools.groupby(hosts):
             devices.append(
                 f"{{site: {site}, hosts: {len(list(group))}, gpus_per_host: {count}, gpu: {gpu}}}"
             )
-        links.append(f"{{within: {site}, latency: 50 us, bandwidth: {between_hosts}}}")
+        links.append(f"{{within: {site}, latency: 50 us, bandwidth: {bandwidth}}}")
     if len(sites) > 1:
         links.append(f'{{between: ["*", "*"], latency: 20 ms, bandwidth: {between_sites}}}')
     return f"version: 1\nname: {name}\ndevices: [{', '.join(devices)}]\nlinks: [{', '.join(links)}]\n"
@@ -86,7 +103,7 @@ class Planner:
     def __init__(self, folder, target):
         self.folder, self.target = Path(folder), target
         self.plan_program, self.export_program = sys.argv[1:3]
-        self.refusals = []
+        self.refusals, self.exports, self.clusters = [], [], set()
         for name in CLUSTERS:
             (self.folder / f"{name}.yaml").write_text(cluster_text(name))
 
@@ -122,7 +139,19 @@ class Planner:
             path.unlink(missing_ok=True)
             self.refusals.append(error.strip())
             return None
-        return self.export(path, f"{cluster}.yaml", *export_options)
+        self.exports.append(self.export(path, f"{cluster}.yaml", *export_options))
+        self.clusters.add(cluster)
+        return self.exports[-1]
+
+    def check_coverage(self, checks, count, **values):
+        """That `make` has exported at least `count` plans of many clusters, and so many values of settings."""
+        checks.holds("exports", f"at least {count}, not {len(self.exports)}", len(self.exports) >= count)
+        checks.holds("exports", f"of {MIN_CLUSTERS} clusters, not {len(self.clusters)}", len(self.clusters) >= MIN_CLUSTERS)
+        for key, number in values.items():
+            checks.same("exports", f"values of {key}", len({export.setting(key) for export in self.exports}), number)
+
+    def summary(self):
+        return f"{len(self.exports)} exports of {len(self.clusters)} clusters, {len(self.refusals)} jobs without a plan"
 
 
 def combinations(count, **lists):
