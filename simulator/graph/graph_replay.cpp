@@ -12,6 +12,7 @@
 #include "simulator/graph/ready_tasks.hpp"
 #include "simulator/graph/replay_event.hpp"
 #include "simulator/graph/task_progress.hpp"
+#include "simulator/graph/tcp.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -22,8 +23,9 @@ constexpr std::size_t prefetch_distance = 8;
 
 class GraphReplay {
  public:
-  GraphReplay(const TaskGraph& graph, const ReplayOptions& options);
+  GraphReplay(const TaskGraph& graph, const ReplayOptions& options, std::vector<SlowStart> connections);
   Replay run();
+  std::vector<SlowStart> take_connections() { return std::move(connections_); }
 
  private:
   void begin();
@@ -62,16 +64,19 @@ class GraphReplay {
   GraphNetwork network_;
   GraphProfiles profiles_;
   ReadyTasks ready_;
+  std::vector<SlowStart> connections_;
 };
 
-GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
+GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options,
+                         std::vector<SlowStart> connections)
     : graph_(graph),
       options_(options),
       now_(round_to_tick(options.start)),
       progress_(graph, options.stop),
       network_(graph, options.stop),
       profiles_(graph, network_, queue_),
-      ready_(graph, progress_, replay_.tasks) {
+      ready_(graph, progress_, replay_.tasks),
+      connections_(std::move(connections)) {
   replay_.tasks.resize(graph.tasks.size());
   replay_.makespan = now_;
 }
@@ -231,8 +236,10 @@ void GraphReplay::start_transfer(int task) {
   const Task& it = graph_.tasks[at(task)];
   if (it.route == no_index)
     return run_for(task, 0, Phase::timed);  // source and destination are the same host
-  if (it.overhead == 0) return start_flow(task);
-  run_for(task, it.overhead, Phase::in_overhead);
+  double wait_s = it.overhead;
+  if (it.connection != no_index) wait_s += connections_[at(it.connection)].stall_s(it.amount, it.rate, now_);
+  if (wait_s == 0) return start_flow(task);
+  run_for(task, wait_s, Phase::in_overhead);
 }
 
 void GraphReplay::start_flow(int task) {
@@ -254,6 +261,8 @@ void GraphReplay::share(int task, const FlowParameters& parameters, double trail
 
 /// The last byte of a streamed flow has been sent, so its queue is free for the next one.
 void GraphReplay::arrive(int task, double latency) {
+  if (const int connection = graph_.tasks[at(task)].connection; connection != no_index)
+    connections_[at(connection)].use(now_);
   ready_.release_queue(progress_[task]);
   run_for(task, latency, Phase::arriving);
 }
@@ -302,11 +311,29 @@ void GraphReplay::prefetch(int task) const {
   __builtin_prefetch(&replay_.tasks[at(task)], 1);
 }
 
+/// As they are after a replay that ends when this one starts.
+std::vector<SlowStart> used_connections(const TaskGraph& graph, const ReplayOptions& options,
+                                        std::vector<SlowStart> idle) {
+  ReplayOptions before;
+  before.start = options.start;
+  before.stop = options.stop;
+  GraphReplay replay(graph, before, idle);
+  const Replay done = replay.run();
+  if (done.ended != ReplayEnd::finished) return idle;
+  std::vector<SlowStart> connections = replay.take_connections();
+  for (SlowStart& it : connections) it.shift(before.start - done.makespan);
+  return connections;
+}
+
 }  // namespace
 
 Replay replay(const TaskGraph& graph, const ReplayOptions& options) {
   try {
-    return GraphReplay(graph, options).run();
+    std::vector<SlowStart> connections;
+    for (const Connection& it : graph.connections) connections.emplace_back(it.initial_window, it.round_trip);
+    if (options.is_repeated && !connections.empty())
+      connections = used_connections(graph, options, std::move(connections));
+    return GraphReplay(graph, options, std::move(connections)).run();
   } catch (const WorkStopped&) {  // before it began
     Replay stopped;
     stopped.ended = ReplayEnd::stopped;

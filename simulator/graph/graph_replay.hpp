@@ -31,6 +31,8 @@ struct ReplayOptions {
   double until = std::numeric_limits<double>::infinity();  // s; the replay is aborted at this time
   StopFunction stop = {};        // called every `dates_per_stop_check` event times, and in long loops
   bool keep_unfinished = false;  // fill in Replay::unfinished
+  /// The graph has just been replayed before, so that its connections need not be idle.
+  bool is_repeated = false;
 };
 
 /// What remained of a task when the replay was aborted: bytes of a flow, to be sent after `overhead` seconds;

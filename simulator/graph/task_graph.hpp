@@ -78,11 +78,17 @@ struct Task {
   int destination = no_index;  // of a flow
   int route = no_index;        // of a flow between different hosts
   int queue = no_index;
+  int connection = no_index;                              // of a streamed flow: of TaskGraph::connections
   double amount = 0;                                      // work units, seconds or bytes
   double rate = std::numeric_limits<double>::infinity();  // rate cap of a flow, bytes per second
   double overhead = 0;  // s before the first byte of a flow between different hosts
   double priority = 0;
   int first_after = 0, after_count = 0;  // its dependencies: a range of TaskGraph::after
+};
+
+/// Flows wait for its slow start (tcp.hpp).
+struct Connection {
+  double initial_window = 0, round_trip = 0;  // bytes, s
 };
 
 struct TaskGraph {
@@ -93,6 +99,7 @@ struct TaskGraph {
   std::vector<Profile> profiles;
   std::vector<Failure> failures;
   int queues = 0;
+  std::vector<Connection> connections;
   std::vector<Task> tasks;  // in topological order: dependencies come before the tasks that wait for them
   std::vector<std::string> task_names, link_names;  // empty if the graph was not read from a file
   std::vector<int> after;

@@ -28,6 +28,7 @@ SteadyIteration replay_steady(LabelledGraph& graph, const StopFunction& stop) {
   constexpr int iterations = 3;  // SimOptions::iterations
   ReplayOptions options;
   options.stop = stop;
+  options.is_repeated = true;
   const auto replay_from = [&](double start) {
     options.start = start;
     return replay(graph.graph, options);

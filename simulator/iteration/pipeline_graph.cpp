@@ -63,6 +63,7 @@ class PipelineGraph {
     return of_micro_batch(direction(operation.kind).sent[at(stage)], operation.micro_batch);
   }
 
+  Channel message_channel(int from, int to, Activity activity) const;
   bool run_action(int device, const Action& action);
   void begin_message(int sender, const Operation& operation);
   void wait_for(int device, std::span<const int> tasks, const TaskLabel& label);
@@ -175,10 +176,16 @@ void PipelineGraph::find_communications() {
     for (const Communication& it : all) {
       if (it.payload != Payload::activations || it.pass != pass) continue;
       direction.messages[at(it.stages[0])].push_back(
-          {builder_.channel(it.devices[0], it.devices[1], direction.activity), it.bytes});
+          {message_channel(it.devices[0], it.devices[1], direction.activity), it.bytes});
       direction.arrived[at(it.stages[1])].assign(at(pipeline_.micro_batches) * at(it.parts), no_index);
     }
   }
+}
+
+/// Gloo sends what it announces, and all messages, one after another over one connection.
+Channel PipelineGraph::message_channel(int from, int to, Activity activity) const {
+  const bool is_one = posts_receives_ && builder_.announces(from, to);
+  return builder_.channel(from, to, is_one ? Activity::send_activations : activity);
 }
 
 void PipelineGraph::find_rings() {
@@ -470,11 +477,13 @@ void PipelineGraph::add_messages(int stage, const Operation& operation, const st
     int is_posted = no_index;
     if (!posted.empty()) {
       is_posted = posted[at(rank_of_part(part, parts, degree(receiver)))];
-      if (const double seconds = builder_.announcement_s(channel); seconds > 0) {
+      if (builder_.announces(channel.from, channel.to)) {
         channel.is_announced = true;
         TaskLabel announced = label(Activity::wait, receiver, operation, part);
         announced.phase = operation.kind == Kind::forward ? 11 : 12;
-        is_posted = builder_.wait(seconds, std::array{is_posted}, announced);
+        Channel back = message_channel(channel.to, channel.from, to.activity);
+        back.is_announced = true;
+        is_posted = builder_.send(back, 0, std::array{is_posted}, announced);
       }
     }
     const double bytes = compressed ? model_.compressed_activations(whole) : whole;

@@ -18,14 +18,13 @@ Channel GraphBuilder::channel(int from, int to, Activity kind) {
   return {from, to, network_.route(from, to), queue->second};
 }
 
-double GraphBuilder::announcement_s(const Channel& channel) const {
-  const Transport* library = transport(channel);
-  const bool announces = library && library->handshakes == 1;
-  return announces ? topology_.link(channel.to, channel.from).latency.value() : 0;
+bool GraphBuilder::announces(int from, int to) const {
+  const Transport* library = transport(from, to);
+  return library && library->handshakes == 1;
 }
 
 bool GraphBuilder::is_buffered(const Channel& channel, double bytes) const {
-  const Transport* library = transport(channel);
+  const Transport* library = transport(channel.from, channel.to);
   return library && bytes <= library->buffered.value();
 }
 
@@ -53,18 +52,19 @@ int GraphBuilder::compute(int device, double seconds, std::span<const int> after
 void GraphBuilder::add_transport(const Channel& channel, double messages, Task& task) {
   const int from = channel.from, to = channel.to;
   task.overhead = messages * message_overhead_s(constants_, topology_, from, to);
-  const Transport* transport = from == to ? nullptr : topology_.transport_between(from, to);
-  if (transport == nullptr) return;
+  const Transport* library = transport(from, to);
+  if (library == nullptr) return;
   const double latency_s = topology_.link(from, to).latency.value(),
                round_trip_s = topology_.round_trip(from, to).value();
   const double bytes_per_s =
       topology_.uncontended_bandwidth(from, to).value() / bits_per_byte * constants_.network_efficiency;
-  task.rate = connection_rate({bytes_per_s, latency_s, round_trip_s}, transport->window.value(),
+  task.rate = connection_rate({bytes_per_s, latency_s, round_trip_s}, library->window.value(),
                               channel.both_ends_send);
-  SlowStart& connection =
-      connections_.try_emplace({from, to}, transport->initial_window.value()).first->second;
-  task.overhead += messages * (channel.is_announced ? 0 : transport->handshakes) * latency_s +
-                   connection.stall_s(task.amount, task.rate, round_trip_s);
+  task.overhead += messages * (channel.is_announced ? 0 : library->handshakes) * latency_s;
+  const auto [connection, is_new] =
+      connections_.emplace(std::pair(from, to), static_cast<int>(connections_.size()));
+  if (is_new) result_.graph.connections.push_back({library->initial_window.value(), round_trip_s});
+  task.connection = connection->second;
 }
 
 int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label) {

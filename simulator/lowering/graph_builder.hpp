@@ -9,7 +9,7 @@
 #include "core/base/stop.hpp"
 #include "simulator/lowering/activity.hpp"
 #include "simulator/lowering/lowered_network.hpp"
-#include "simulator/lowering/tcp.hpp"
+#include "simulator/graph/tcp.hpp"
 
 namespace dtfm::sim {
 
@@ -55,9 +55,8 @@ class GraphBuilder {
   void set_stop(StopFunction stop) { stop_ = std::move(stop); }
   /// Messages on a channel from a device to itself take no time.
   Channel channel(int from, int to, Activity kind);
-  /// How long it takes to tell a sender that its receive is posted, if the transport between the devices does
-  /// so; otherwise 0.
-  double announcement_s(const Channel& channel) const;
+  /// Whether the transport tells a sender that its receive is posted.
+  bool announces(int from, int to) const;
   /// Whether a send of so many bytes ends when it begins.
   bool is_buffered(const Channel& channel, double bytes) const;
 
@@ -83,8 +82,8 @@ class GraphBuilder {
 
  private:
   /// Null if the topology has none, or if the devices are the same.
-  const Transport* transport(const Channel& channel) const {
-    return channel.from == channel.to ? nullptr : topology_.transport_between(channel.from, channel.to);
+  const Transport* transport(int from, int to) const {
+    return from == to ? nullptr : topology_.transport_between(from, to);
   }
   int add(const Task& task, std::span<const int> after, const TaskLabel& label);
   /// Adds the calibrated overhead of `messages` equal messages, and what the transport adds to them, to a
@@ -97,7 +96,7 @@ class GraphBuilder {
   LoweredNetwork network_;
   StopFunction stop_;
   std::map<std::pair<Activity, std::pair<int, int>>, int> queues_;
-  std::map<std::pair<int, int>, SlowStart> connections_;  // by sender and receiver
+  std::map<std::pair<int, int>, int> connections_;  // by sender and receiver
 };
 
 }  // namespace dtfm::sim

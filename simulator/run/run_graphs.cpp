@@ -76,13 +76,14 @@ ReplayedInterval RunGraphs::replay(LabelledGraph& graph, double start, double un
 /// Profiles are created for a window of time that grows until the interval fits into it.
 ReplayedInterval RunGraphs::replay(LabelledGraph& graph, const ScenarioProfiles& changes, double now,
                                    double until) {
-  const bool keep_unfinished = traits(scenario_.on_failure).resumes_iteration;
+  const bool keep_unfinished = traits(scenario_.on_failure).resumes_iteration,
+             is_repeated = &graph == &graph_;
   for (;; window_ *= 2) {
     const double window_end = now + window_;
     graph.graph.profiles = changes.between(now, window_end);
     const double known_until = changes.changes_after(window_end) ? window_end : infinity;
     ReplayedInterval replayed{
-        sim::replay(graph.graph, {now, std::min(until, known_until), stop_, keep_unfinished}),
+        sim::replay(graph.graph, {now, std::min(until, known_until), stop_, keep_unfinished, is_repeated}),
         ReplayEnd::finished, now, 0};
     replayed.ended = replayed.replay.ended;
     if (replayed.ended == ReplayEnd::stopped) return replayed;

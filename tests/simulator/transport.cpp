@@ -35,16 +35,32 @@ double two_messages_s(const Topology& topology, double bytes, Activity second = 
 // could have been sent.
 TEST_CASE("a connection doubles its window until the path is full") {
   const double sent = 15 * 14480.0;
-  SlowStart whole(14480);
-  CHECK(whole.stall_s(1e6, B, 2 * a) == Approx(4 * 2 * a - sent / B));
-  CHECK(whole.stall_s(1e6, B, 2 * a) == 0);
+  SlowStart whole(14480, 2 * a);
+  CHECK(whole.stall_s(1e6, B, 0) == Approx(4 * 2 * a - sent / B));
+  CHECK(whole.stall_s(1e6, B, 0) == 0);
   // A message that ends earlier leaves the rest to the next one.
-  SlowStart parts(14480);
-  CHECK(parts.stall_s(14480, B, 2 * a) == 0);
-  CHECK(parts.stall_s(14481, B, 2 * a) == Approx(2 * a - 14480 / B));
-  CHECK(parts.stall_s(1e6, B, 2 * a) == Approx(3 * 2 * a - 14 * 14480 / B));
-  SlowStart local(14480);
+  SlowStart parts(14480, 2 * a);
+  CHECK(parts.stall_s(14480, B, 0) == 0);
+  CHECK(parts.stall_s(14481, B, 0) == Approx(2 * a - 14480 / B));
+  CHECK(parts.stall_s(1e6, B, 0) == Approx(3 * 2 * a - 14 * 14480 / B));
+  SlowStart local(14480, 0);
   CHECK(local.stall_s(1e6, B, 0) == 0);
+}
+
+// The timeout is 0.4 s. A window of 231,680 bytes, last used at 10 s, halves once until 10.8 s, and then
+// fills less than the 200 kB of a round trip; it is back at its initial size after four halvings.
+TEST_CASE("an idle connection halves its window for each timeout") {
+  const auto after = [](double idle_s) {
+    SlowStart connection(14480, 2 * a);
+    connection.stall_s(1e6, B, 0);
+    connection.use(10);
+    return connection.stall_s(1e6, B, 10 + idle_s);
+  };
+  CHECK(after(0.39) == 0);
+  CHECK(after(0.5) == Approx(2 * a - 115840 / B));
+  CHECK(after(0.79) == Approx(2 * a - 115840 / B));
+  CHECK(after(0.9) == Approx(2 * 2 * a - (57920 + 115840) / B));
+  CHECK(after(100) == Approx(4 * 2 * a - 15 * 14480 / B));
 }
 
 TEST_CASE("a window and data in the other direction limit the rate of a connection") {
@@ -78,9 +94,10 @@ TEST_CASE("messages of all kinds between two devices use one connection") {
 // DeepSpeed, two stages of 1 s and 2 s, two micro-batches, messages of T = 0.5 s. F0 0–1 on the first device,
 // its message arrives at 1 + a + T. The second one computes F0 and B0 until 4 + a + T and sends B0, which
 // arrives at 4 + 2a + 2T, because the receive is posted. Only then does the first device send F1. If the send
-// of B0 has ended at once, the receive of F1 has been announced: F1 arrives at 4 + 3a + 3T; F1 and B1 take 3 s,
-// the message a + T, B1 of the first device 2 s. Otherwise the receive is posted when B0 has arrived, and F1
-// waits for the announcement, a. In between, the first device waits for it, but not for longer than the second.
+// of B0 has ended at once, the receive of F1 has been announced: F1 arrives at 4 + 3a + 3T; F1 and B1 take 3
+// s, the message a + T, B1 of the first device 2 s. Otherwise the receive is posted when B0 has arrived, and
+// F1 waits for the announcement, a. In between, the first device waits for it, but not for longer than the
+// second.
 TEST_CASE("a send over Gloo ends when it begins if the kernel has room for the message") {
   const double T = 0.5;
   Topology topology = pair_over("gloo");
