@@ -38,18 +38,23 @@ class Programs:
         return self.folder / f"dtfm-{name}"
 
 
-def profile_layers(folder, model, micro_batches):
+def profile_layers(folder, model, micro_batches, python=PYTHON):
     """Profiles of two kinds of GPU, by which computing is emulated: layers take in proportion to what was measured on
     this machine, a block BLOCK_S, or longer by a factor. Returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    measured = folder / "profile.json"
-    shape = {**{key: value for key, value in model.items() if key != "kind"}, "layers": 2}
-    if not measured.exists():
-        run(PYTHON, ROOT / "python" / "train.py", "--profile", measured, "--shape", json.dumps(shape), "--gpu", GPUS[0],
-            "--micro-batches", ",".join(map(str, micro_batches)), "--device", "cpu")
+    measured = measure_layers(folder / "profile.json", model, micro_batches, GPUS[0], python)
     rows = json.loads(measured.read_text(encoding="utf-8"))["layers"]
     factor = BLOCK_S / min(row["forward_s"] for row in rows if row["kind"] == "block")
     return [scaled_profile(measured, folder / f"profile-{kind}.json", gpu, factor * SLOW**kind) for kind, gpu in enumerate(GPUS)]
+
+
+def measure_layers(path, model, micro_batches, gpu, *command):
+    """Writes a profile of the layers on this machine unless there is one. `command` is followed by the program's path."""
+    shape = {**{key: value for key, value in model.items() if key != "kind"}, "layers": 2}
+    if not path.exists():
+        run(*command, ROOT / "python" / "train.py", "--profile", path, "--shape", json.dumps(shape), "--gpu", gpu,
+            "--micro-batches", ",".join(map(str, micro_batches)), "--device", "cpu")
+    return path
 
 
 def scaled_profile(measured, path, gpu, factor):

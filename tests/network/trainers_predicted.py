@@ -21,6 +21,7 @@ from pathlib import Path
 
 import emulation
 import lab
+from emulation import ROOT
 from predicted import describe_pipelines, error, grouped, summary, uniform, write_csv
 
 BAR_MEAN, BAR_WORST, DIFFERENT = 0.04, 0.10, 0.05
@@ -73,7 +74,7 @@ def is_aside(number):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", metavar="FOLDER", help="with dtfm-topology, dtfm-plan, dtfm-sim, dtfm-export")
-    parser.add_argument("--python", metavar="FILE", default=str(emulation.ROOT / "build/trainers/bin/python"), help="[%(default)s]")
+    parser.add_argument("--python", metavar="FILE", default=str(ROOT / "build/trainers/bin/python"), help="[%(default)s]")
     parser.add_argument("-o", metavar="FOLDER", help="keeps plans and measurements there, and uses measurements there [none]")
     parser.add_argument("--csv", metavar="FILE", help="writes the rows")
     parser.add_argument("--networks", default=",".join(NETWORKS), help="[%(default)s]")
@@ -83,18 +84,13 @@ def parse():
     return parser.parse_args()
 
 
-def block_profiles(folder, model):
-    """As lab.profile_layers, but embedding, head and optimizer, which are computed, keep their measured times."""
-    profiles = lab.profile_layers(folder, model, [1])
-    measured = json.loads((folder / "profile.json").read_text(encoding="utf-8"))
-    real = {row["kind"]: row for row in measured["layers"]}
-    for path in profiles:
-        profile = json.loads(path.read_text(encoding="utf-8"))
-        for row in profile["layers"]:
-            row.update({key: value for key, value in real[row["kind"]].items()
-                        if key.endswith("_s") and (row["kind"] != "block" or key.startswith("update"))})
-        path.write_text(json.dumps(profile), encoding="utf-8")
-    return profiles
+def block_profiles(folder, model, python):
+    """Profiles of two kinds of GPU: what blocks sleep, and what was measured of the layers with blocks that sleep. (Embedding
+    and head are computed, and gradients are accumulated.)"""
+    slept = lab.profile_layers(folder, model, [1], python)
+    measured = [lab.measure_layers(folder / f"measured-{kind}.json", model, [1], lab.GPUS[kind], python, ROOT / "tests/network/sleeping.py", path)
+                for kind, path in enumerate(slept)]
+    return slept, [lab.scaled_profile(path, path, lab.GPUS[kind], 1) for kind, path in enumerate(measured)]
 
 
 def start(it, folder, profiles, python, trainer, steps):
@@ -108,8 +104,8 @@ def start(it, folder, profiles, python, trainer, steps):
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(len(rows)), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
                            MASTER_ADDR=addresses[0], MASTER_PORT=str(lab.PORT), OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu",
                            GLOO_SOCKET_IFNAME="wan0", PYTHONDONTWRITEBYTECODE="1")
-        profile = profiles[it.machines[machine]]
-        command = it.on(machine, python, emulation.ROOT / "tests/network/sleeping.py", profile, folder / "train.py", "--steps", steps)
+        slept, profile = (of_kind[it.machines[machine]] for of_kind in profiles)
+        command = it.on(machine, python, ROOT / "tests/network/sleeping.py", slept, folder / "train.py", "--steps", steps)
         if trainer == "pytorch":
             command = it.on(machine, python, folder / "train.py", "--device", "cpu", "--steps", steps, "--log", folder / "log.jsonl",
                             "--emulate-compute", profile)
@@ -158,7 +154,7 @@ def run_settings(options, base, programs, profiles):
                 trainer, of_network, job = SETTINGS[number]
                 if of_network != network:
                     continue
-                job = {**job, "profile": [json.loads(path.read_text(encoding="utf-8")) for path in profiles]}
+                job = {**job, "profile": [json.loads(path.read_text(encoding="utf-8")) for path in profiles[1]]}
                 plan, predicted, seconds = measure(it, f"setting-{number}", job, profiles, options.python)
                 parallelism = job["parallelism"]
                 rows.append({"number": number, "aside": int(is_aside(number)), "trainer": trainer, "network": network,
@@ -189,7 +185,7 @@ def run_order(options, base, programs, profiles):
             predicted, measured = {}, {}
             for (pipeline, data), schedule in choices:
                 job = setting(trainer, "mixed", schedule, pipeline, data, layers=12, batch=24)[2]
-                job["profile"] = [json.loads(path.read_text(encoding="utf-8")) for path in profiles]
+                job["profile"] = [json.loads(path.read_text(encoding="utf-8")) for path in profiles[1]]
                 name = f"{trainer} {pipeline}x{data} {schedule}"
                 _, predicted[name], seconds = measure(it, name.replace(" ", "-"), job, profiles, options.python)
                 measured[name] = statistics.median(seconds)
@@ -209,7 +205,7 @@ def main():
     emulation.need_torch(options.python)
     base = Path(options.o or tempfile.mkdtemp(prefix="dtfm-trainers-")).resolve()
     base.mkdir(parents=True, exist_ok=True)
-    profiles = block_profiles(base, MODEL)
+    profiles = block_profiles(base, MODEL, options.python)
     passed = (run_order if options.order else run_settings)(options, base, lab.Programs(options.programs), profiles)
     if not options.o:
         lab.remove(base)
