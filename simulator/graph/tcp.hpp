@@ -34,16 +34,22 @@ class SlowStart {
   /// How much longer a message that is sent at `date` (s) takes than at full rate. The next message starts
   /// with the enlarged window.
   double stall_s(double bytes, double bytes_per_s, double date) {
-    const double timeout_s = round_trip_s_ + min_timeout_s;
+    const double timeout_s = round_trip_s_ + min_timeout_s + queue_s_, path = bytes_per_s * round_trip_s_;
     for (double idle_s = date - last_use_; idle_s > timeout_s && window_ > initial_window_;
          idle_s -= timeout_s)
       window_ = std::max(window_ / 2, initial_window_);
     double seconds = 0, rest = bytes;
-    while (window_ < bytes_per_s * round_trip_s_ && rest > window_) {
+    while (window_ < path && rest > window_) {
       seconds += round_trip_s_ - window_ / bytes_per_s;
       rest -= window_;
       window_ *= 2;
     }
+    if (bytes == 0) return 0;
+    // A message within the window leaves in one burst, whose end waits in the queue of the link. The window
+    // grows to twice what was in flight (Linux, tcp_is_cwnd_limited).
+    const double burst = seconds > 0 ? 0 : std::min(bytes, path);
+    queue_s_ = burst / bytes_per_s;
+    window_ = std::max(window_, 2 * burst);
     return seconds;
   }
   /// Its last byte was sent at `date`.
@@ -52,9 +58,10 @@ class SlowStart {
   void shift(double seconds) { last_use_ += seconds; }
 
  private:
-  /// Linux's timeout is this and the round trip, unless that varies (RFC 6298, with TCP_RTO_MIN).
+  /// Linux's timeout is this and the round trip that it has measured last, with what messages wait in queues
+  /// (RFC 6298, with TCP_RTO_MIN).
   static constexpr double min_timeout_s = 0.2;
-  double initial_window_, window_, round_trip_s_, last_use_ = 0;
+  double initial_window_, window_, round_trip_s_, queue_s_ = 0, last_use_ = 0;
 };
 
 }  // namespace dtfm::sim

@@ -484,6 +484,10 @@ void PipelineGraph::add_messages(int stage, const Operation& operation, const st
         Channel back = message_channel(channel.to, channel.from, to.activity);
         back.is_announced = true;
         is_posted = builder_.send(back, 0, std::array{is_posted}, announced);
+        // A sender that does not know of the receive yet says that it waits.
+        announced = label(Activity::wait, stage, operation, part);
+        announced.phase = operation.kind == Kind::forward ? 15 : 16;
+        builder_.send(channel, 0, std::array{ready[at(rank)]}, announced);
       }
     }
     const double bytes = compressed ? model_.compressed_activations(whole) : whole;

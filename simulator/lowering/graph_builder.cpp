@@ -2,6 +2,7 @@
 
 #include "core/base/index.hpp"
 #include "core/plan/problem.hpp"
+#include "simulator/graph/tcp.hpp"
 
 namespace dtfm::sim {
 

@@ -9,7 +9,6 @@
 #include "core/base/stop.hpp"
 #include "simulator/lowering/activity.hpp"
 #include "simulator/lowering/lowered_network.hpp"
-#include "simulator/graph/tcp.hpp"
 
 namespace dtfm::sim {
 

@@ -38,11 +38,11 @@ TEST_CASE("a connection doubles its window until the path is full") {
   SlowStart whole(14480, 2 * a);
   CHECK(whole.stall_s(1e6, B, 0) == Approx(4 * 2 * a - sent / B));
   CHECK(whole.stall_s(1e6, B, 0) == 0);
-  // A message that ends earlier leaves the rest to the next one.
+  // One message doubles the window; the next is longer than that by a byte.
   SlowStart parts(14480, 2 * a);
   CHECK(parts.stall_s(14480, B, 0) == 0);
-  CHECK(parts.stall_s(14481, B, 0) == Approx(2 * a - 14480 / B));
-  CHECK(parts.stall_s(1e6, B, 0) == Approx(3 * 2 * a - 14 * 14480 / B));
+  CHECK(parts.stall_s(28961, B, 0) == Approx(2 * a - 28960 / B));
+  CHECK(parts.stall_s(1e6, B, 0) == Approx(2 * 2 * a - (57920 + 115840) / B));
   SlowStart local(14480, 0);
   CHECK(local.stall_s(1e6, B, 0) == 0);
 }
@@ -61,6 +61,19 @@ TEST_CASE("an idle connection halves its window for each timeout") {
   CHECK(after(0.79) == Approx(2 * a - 115840 / B));
   CHECK(after(0.9) == Approx(2 * 2 * a - (57920 + 115840) / B));
   CHECK(after(100) == Approx(4 * 2 * a - 15 * 14480 / B));
+}
+
+// A message of 100 kB within the window takes 0.1 s, which its end waits: the timeout is 0.5 s.
+TEST_CASE("the timeout has what a message waits in the queue of a link") {
+  const auto after = [](double idle_s) {
+    SlowStart connection(14480, 2 * a);
+    connection.stall_s(1e6, B, 0);
+    connection.stall_s(100e3, B, 0);
+    connection.use(10);
+    return connection.stall_s(1e6, B, 10 + idle_s);
+  };
+  CHECK(after(0.49) == 0);
+  CHECK(after(0.51) == Approx(2 * a - 115840 / B));
 }
 
 TEST_CASE("a window and data in the other direction limit the rate of a connection") {
