@@ -293,7 +293,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="dtfm-torchtitan-")
     try:
         checks, planner = Checks(), Planner(folder, "torchtitan")
-        for it, job in jobs(200, GRID):
+        for it, job in jobs(215, GRID):
             if export := planner.make(it["cluster"], job):
                 accept(checks, export)
         planner.check_coverage(checks, 150, schedule=3, recompute=2, precision=3)
