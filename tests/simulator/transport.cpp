@@ -1,5 +1,6 @@
 // What TCP and the libraries that use it add to messages between hosts.
 #include "simulator/graph/graph_replay.hpp"
+#include "simulator/graph/tcp.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 #include "simulator/lowering/gradient_sync.hpp"
