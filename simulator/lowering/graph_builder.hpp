@@ -86,7 +86,7 @@ class GraphBuilder {
   }
   int add(const Task& task, std::span<const int> after, const TaskLabel& label);
   /// Adds the calibrated overhead of `messages` equal messages, and what the transport adds to them, to a
-  /// task that sends them. Each call continues the slow start of the connection.
+  /// task that sends them. When it starts, it also waits for the slow start of its connection.
   void add_transport(const Channel& channel, double messages, Task& task);
 
   const Topology& topology_;

@@ -8,10 +8,12 @@ import json
 import os
 import runpy
 import signal
-import socket
 import sys
 import traceback
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+from ranks import free_port  # noqa: E402
 
 
 def train(folder, rank, ranks, options, port):
@@ -30,18 +32,6 @@ def train(folder, rank, ranks, options, port):
         traceback.print_exc()
         return 1
     return 0
-
-
-def free_port():
-    """A port with a free one after it, for the watchdog of the runtime."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", 0))
-                second.bind(("127.0.0.1", first.getsockname()[1] + 1))
-                return first.getsockname()[1]
-            except (OSError, OverflowError):
-                continue
 
 
 def train_all(folder, ranks, options):
