@@ -8,6 +8,7 @@ per trainer, of which those that differ by over 5 % must come out in the predict
 Needs root, /dev/net/tun, iperf3 and a quiet machine. See --help.
 """
 import argparse
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from itertools import combinations
 from pathlib import Path
 
 import emulation
@@ -174,23 +174,30 @@ def run_settings(options, base, programs, profiles):
     return passed
 
 
+SHAPES = [(6, 1), (3, 2), (2, 3)]  # stages, replicas
+VARIANTS = {  # of a trainer: schedule and more
+    "deepspeed": [("1f1b-blocking", {}), ("1f1b-blocking", {"recompute": "full"})],
+    "pytorch-pipelining": [("gpipe", {}), ("1f1b", {})],
+    "pytorch": [("gpipe", {}), ("1f1b", {})],
+}
+
+
 def run_order(options, base, programs, profiles):
-    """Six plans per trainer: the planner's, and others of given degrees and schedules."""
+    """Six plans per trainer: given degrees, each with two schedules or recomputations."""
     wrong = 0
     with lab.Lab(programs, base / "order", *NETWORKS["mixed"]) as it:
         it.measure()
-        for trainer, schedules in (("deepspeed", ["1f1b-blocking"]), ("pytorch-pipelining", ["gpipe", "1f1b"]), ("pytorch", ["gpipe", "1f1b"])):
-            shapes = [(6, 1), (3, 2), (2, 3), (1, 6)]
-            choices = [(shape, schedule) for shape in shapes for schedule in schedules][:5 if len(schedules) > 1 else 4]
+        for trainer, variants in VARIANTS.items():
             predicted, measured = {}, {}
-            for (pipeline, data), schedule in choices:
+            for (pipeline, data), (schedule, training) in itertools.product(SHAPES, variants):
                 job = setting(trainer, "mixed", schedule, pipeline, data, layers=12, batch=24)[2]
+                job["training"].update(training)
                 job["profile"] = [json.loads(path.read_text(encoding="utf-8")) for path in profiles[1]]
-                name = f"{trainer} {pipeline}x{data} {schedule}"
+                name = " ".join([trainer, f"{pipeline}x{data}", schedule, *training])
                 _, predicted[name], seconds = measure(it, name.replace(" ", "-"), job, profiles, options.python)
                 measured[name] = statistics.median(seconds)
                 print(f"{name:36} predicted {predicted[name]:7.3f} s, measured {measured[name]:7.3f} s", flush=True)
-            for a, b in combinations(sorted(predicted, key=predicted.get), 2):
+            for a, b in itertools.combinations(sorted(predicted, key=predicted.get), 2):
                 if predicted[b] > predicted[a] * (1 + DIFFERENT) and measured[b] <= measured[a]:
                     print(f"wrong order: {a} is predicted to be faster than {b}")
                     wrong += 1
