@@ -112,9 +112,9 @@ std::vector<Action> torch_one_f_one_b(const std::vector<Operation>& order, int d
   return list.take();
 }
 
-/// _PipelineScheduleRuntime (_add_send_recv, _add_wait_send): devices take turns to compute what has its
-/// input; a sender posts the receive of its message on the other device at that point of that device's
-/// actions. A forward send is waited for after the device's backward of the micro-batch, others at the end.
+/// _PipelineScheduleRuntime (_add_send_recv, _add_wait_send): it goes through the devices in turns. When a
+/// sender computes a message, its receive is inserted at the point that the receiver's list has reached. A
+/// forward send is waited for after the device's backward of the micro-batch, others at the end.
 Actions torch_runtime(const Orders& orders, const PipelineShape& shape) {
   Actions actions(orders.size());
   std::set<std::tuple<int, Kind, int>> received;  // [stage], kind of the computation, micro-batch
@@ -274,10 +274,13 @@ Actions megatron_actions(const ScheduleTraits& schedule, const Orders& orders, c
 constexpr auto messagings = std::to_array<MessagingTraits>({
     {.kind = Messaging::ahead, .name = "ahead", .posts_receives = false, .actions = ahead_actions},
     {.kind = Messaging::megatron, .name = "megatron", .actions = megatron_actions},
-    // deepspeed/runtime/zero/stage_1_and_2.py, average_tensor; pipe/engine.py, _bf16_reduce_grads
+    // deepspeed/runtime/zero/stage_1_and_2.py, average_tensor; pipe/engine.py, _bf16_reduce_grads and
+    // _aggregate_total_loss
     {.kind = Messaging::deepspeed,
      .name = "deepspeed",
+     .deadlocks_unless_simple = true,
      .all_reduces_shards = true,
+     .reduces_scalars = true,
      .actions = deepspeed_actions},
     {.kind = Messaging::torch, .name = "torch", .actions = torch_actions},
 });
@@ -307,6 +310,11 @@ const MessagingTraits& traits(Messaging messaging) {
 
 std::string_view name_of(Messaging messaging) {
   return traits(messaging).name;
+}
+
+bool can_run(Messaging messaging, Schedule schedule) {
+  const ScheduleTraits& order = traits(schedule);
+  return !traits(messaging).deadlocks_unless_simple || (!order.has_chunks && !order.splits_backward);
 }
 
 std::vector<std::vector<Action>> device_actions(Messaging messaging, Schedule schedule,

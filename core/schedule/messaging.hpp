@@ -18,8 +18,8 @@ enum class Messaging : unsigned char {
   torch  // torch.distributed.pipelining
 };
 
-/// A message belongs to the computation whose output it is. It leaves its sender when that has sent it and
-/// the receiver has posted the receive, and arrives some time later.
+/// A message belongs to the computation whose output it is. It leaves its sender once the sender has issued
+/// the send and the receiver has posted the receive, and arrives some time later.
 struct Action {
   enum class Kind : unsigned char {
     compute,       // `operation`, which also waits for its input
@@ -46,9 +46,14 @@ bool has_output(const Operation& operation, int device, const PipelineShape& sha
 struct MessagingTraits {
   Messaging kind;
   std::string_view name;       // in jobs
-  bool posts_receives = true;  // in the lists; otherwise before the iteration
+  bool posts_receives = true;  // the lists post receives; otherwise all are posted before the iteration
+  /// Its calls block so that devices with several stages, or with split backwards, wait for each other
+  /// forever.
+  bool deadlocks_unless_simple = false;
   /// A sharded optimizer's gradients are all-reduced, not reduce-scattered.
   bool all_reduces_shards = false;
+  /// All-reduces scalars in every iteration (core/plan/scalar_reductions.hpp).
+  bool reduces_scalars = false;
   /// The actions of every device in a round without pipeline flushes, given what each computes.
   std::vector<std::vector<Action>> (*actions)(const ScheduleTraits&,
                                               const std::vector<std::vector<Operation>>&,
@@ -59,6 +64,8 @@ struct MessagingTraits {
 std::span<const MessagingTraits> messaging_table();
 const MessagingTraits& traits(Messaging messaging);
 std::string_view name_of(Messaging messaging);
+/// Whether devices that compute in this order do not wait for each other forever.
+bool can_run(Messaging messaging, Schedule schedule);
 
 /// The actions of every device in an iteration with a pipeline flush after every `flush` micro-batches (0:
 /// only at the end). Every message is sent once and, if the messaging posts receives, received and waited for

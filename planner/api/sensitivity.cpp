@@ -52,6 +52,9 @@ double perturbed_seconds(const search::PlanCandidate& candidate,
                          const std::optional<Perturbation>& perturbation, const StopFunction& stop) {
   Problem problem = simulated_problem(candidate);
   Plan plan = candidate.plan;
+  // Where receives are posted late, the trainer decides which sends block.
+  if (perturbation == Perturbation::blocking_sends && traits(plan.execution.messaging).posts_receives)
+    return unknown;
   if (perturbation == Perturbation::bandwidth) problem.constants.network_efficiency *= less;
   if (perturbation == Perturbation::latency) add_latency(problem.topology.edit());
   if (perturbation == Perturbation::slow_device)

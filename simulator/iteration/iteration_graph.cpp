@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/communication.hpp"
+#include "core/plan/scalar_reductions.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/sharing_replicas.hpp"
 #include "core/plan/virtual_stages.hpp"
@@ -25,10 +26,10 @@ namespace {
 
 class IterationGraph {
  public:
-  /// `replicas`: those that partition the state of every layer, also if `plan` is reduced.
-  IterationGraph(const Problem& problem, const Plan& plan, int replicas, const PathSchedule* paths,
+  /// `plan`: `whole` with virtual stages, or reduced by symmetry.
+  IterationGraph(const Problem& problem, const Plan& plan, const Plan& whole, const PathSchedule* paths,
                  const StopFunction& stop, DeviceSymmetry symmetry = {})
-      : job_(problem.job),
+      : problem_(problem),
         plan_(plan),
         paths_(paths),
         model_(problem, plan),
@@ -37,7 +38,8 @@ class IterationGraph {
         overhead_(problem.constants.iteration_overhead_s),
         has_barrier_(plan.execution.iteration_barrier || paths),
         is_sharded_(traits(plan.execution.optimizer_sharding).optimizer),
-        replicas_(replicas) {
+        replicas_(sharing_replicas(problem.topology, whole)),
+        scalars_(scalar_reductions(problem.job, whole)) {
     builder_.set_stop(stop);
   }
 
@@ -45,15 +47,17 @@ class IterationGraph {
     builder_.reserve(estimate_task_count());
     if (paths_) ends_ = add_paths(builder_, model_, plan_, *paths_);
     for (int number = 0; number < static_cast<int>(plan_.pipelines.size()); ++number) {
-      if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
+      if (!paths_) ends_.push_back(add_pipeline(builder_, model_, problem_.job, plan_, number));
       add_pipeline_ends(number);
     }
     add_communications(Moment::after_last_backward);
     add_communications(Moment::after_gradient_sync);
     await_pending();
+    add_norm();
     add_updates();
     add_communications(Moment::after_update);
     await_pending();
+    add_loss();
     add_end();
     return builder_.take();
   }
@@ -83,6 +87,62 @@ class IterationGraph {
   void await_pending() {
     for (const auto& [device, task] : pending_) last_[device].push_back(task);
     pending_.clear();
+  }
+
+  static TaskLabel scalar_label(int number, int device = no_index) {
+    TaskLabel label;
+    label.activity = Activity::step;
+    label.phase = number;
+    label.device = device;
+    return label;
+  }
+
+  double latency_s(int from, int to) const { return problem_.topology->link(from, to).latency.value(); }
+
+  /// A message whose receive has long been posted.
+  double scalar_s(int from, int to) const {
+    return from == to
+               ? 0
+               : latency_s(from, to) + message_overhead_s(problem_.constants, problem_.topology, from, to);
+  }
+
+  double longest_s(const ScalarReduction& reduction) const {
+    double longest = 0;
+    for (const ScalarRoute& route : reduction.routes) {
+      double seconds = 0;
+      for (std::size_t i = 1; i < route.size(); ++i) seconds += scalar_s(route[i - 1], route[i]);
+      longest = std::max(longest, seconds);
+    }
+    return longest * reduction.count;
+  }
+
+  /// Replicas have already waited for each other, and stages do so here. So all begin together.
+  void add_norm() {
+    double seconds = 0;
+    for (const ScalarReduction& it : scalars_.before_update) seconds += longest_s(it);
+    if (seconds == 0) return;
+    std::vector<int> all;
+    for (const auto& [device, tasks] : last_) all.insert(all.end(), tasks.begin(), tasks.end());
+    const int norm = builder_.wait(seconds, all, scalar_label(0));
+    for (auto& [device, tasks] : last_) tasks = {norm};
+  }
+
+  /// The last stages begin to reduce the loss when they are done.
+  void add_loss() {
+    if (!scalars_.sends_loss) return;
+    std::vector<int> all;
+    for (const Pipeline& pipeline : plan_.pipelines) {
+      const std::vector<int>& last = last_[pipeline.stages.back().devices.front()];
+      all.insert(all.end(), last.begin(), last.end());
+    }
+    const int loss = builder_.wait(longest_s(scalars_.after_update.front()), all, scalar_label(1));
+    for (const Pipeline& pipeline : plan_.pipelines) {
+      const int from = pipeline.stages.back().devices.front(), to = pipeline.stages.front().devices.front();
+      std::vector<int>& last = last_[to];
+      last.push_back(loss);
+      const double seconds = scalar_s(from, to) + (builder_.announces(from, to) ? latency_s(to, from) : 0);
+      if (seconds > 0) last = {builder_.wait(seconds, last, scalar_label(2, to))};
+    }
   }
 
   /// Adds the fixed overhead: with a barrier once, after all devices; without one for each device. The last
@@ -172,8 +232,7 @@ class IterationGraph {
     std::vector<std::vector<int>> ready;
     for (std::size_t i = 0; i < it.devices.size(); ++i) {
       ready.push_back(ready_of(it, i));
-      if (compression_s > 0)
-        ready.back() = {add_compression(it, i, compression_s, 0, ready.back().front())};
+      if (compression_s > 0) ready.back() = {add_compression(it, i, compression_s, 0, ready.back().front())};
     }
     const SyncGroup group{it.devices,      bytes, sync_starts(it.devices, ready, start_label(it)),
                           it.layers.first, part,  {it.collective, shards()},
@@ -244,7 +303,7 @@ class IterationGraph {
     return model_.is_compressed(devices);
   }
 
-  const Job& job_;
+  const Problem& problem_;
   const Plan& plan_;
   const PathSchedule* const paths_;  // null: every pipeline computes its own micro-batches
   const LoadModel model_;
@@ -254,6 +313,7 @@ class IterationGraph {
   const bool has_barrier_;  // at the end of the iteration
   const bool is_sharded_;   // the replicas of a layer partition its optimizer state
   const int replicas_;      // how many do; 1 if it is not sharded
+  const ScalarReductions scalars_;
   std::vector<PipelineEndTasks> ends_;
   std::map<int, std::vector<int>> last_;  // [device]: tasks so far that end its part
   std::vector<DeviceTask> pending_;       // tasks to be added to `last_`
@@ -329,7 +389,7 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
   check_plan(plan, paths);
   if (traits(plan.execution.optimizer_sharding).gradients) return zero_graph(problem, plan, stop);
   const Plan computed = expand_virtual_stages(plan);
-  return IterationGraph(problem, computed, sharing_replicas(problem.topology, computed), paths, stop).build();
+  return IterationGraph(problem, computed, computed, paths, stop).build();
 }
 
 LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {
@@ -339,9 +399,7 @@ LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan, 
   check_plan(plan);
   const Plan computed = expand_virtual_stages(plan);
   const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, computed);
-  return IterationGraph(problem, reduced, sharing_replicas(problem.topology, computed), nullptr, stop,
-                        symmetry)
-      .build();
+  return IterationGraph(problem, reduced, computed, nullptr, stop, symmetry).build();
 }
 
 }  // namespace dtfm::sim

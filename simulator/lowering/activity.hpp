@@ -22,7 +22,7 @@ enum class Activity : std::uint8_t {
   compress,         // or decompress
   update,           // optimizer step of a device
   wait,             // joins and delays that keep no device busy
-  step,             // barrier and fixed overhead at the end of an iteration
+  step,             // barrier and fixed overhead at the end of an iteration; reductions of single numbers
   fetch,            // of weights, during a recovery
   save_checkpoint,  // of weights and optimizer state
 };

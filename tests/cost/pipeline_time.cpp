@@ -126,7 +126,8 @@ PipelineTime simulated(const RandomPipeline& it) {
       double& gradients = time.gradients_s[at(label.stage)];
       gradients = std::max(gradients, finish);
     }
-    if (is_blocking) time.end_s = std::max(time.end_s, finish);  // the step waits for all messages
+    // The step waits for all messages.
+    if (is_blocking && label.activity != Activity::step) time.end_s = std::max(time.end_s, finish);
   }
   return time;
 }

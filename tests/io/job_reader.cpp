@@ -310,6 +310,10 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {small + "parallelism: {schedule: interleaved}\n",
        "job.yaml:5:25: `schedule`: `interleaved` requires `chunks`, the number of stages per device"},
       {small + "parallelism: {chunks: 2}\n", "job.yaml:5:23: `chunks`: requires schedule `interleaved`"},
+      {small + "parallelism: {schedule: zb-h1, messages: deepspeed}\n",
+       "job.yaml:5:42: `messages`: deepspeed cannot run schedule zb-h1: devices would wait for each other; "
+       "use "
+       "1f1b or gpipe"},
       {small + "parallelism: {pipeline: 0}\n",
        "job.yaml:5:25: `pipeline`: expected a whole number from 1 to 1000000000; found `0`"},
       {small + "compression: {gradients: 0}\n", "job.yaml:5:26: `gradients`: must be above zero; found `0`"},

@@ -172,6 +172,12 @@ void check_execution(const YamlMap& map, Job& job) {
         "`chunks`, or give only `interleaved`");
   if (!schedule.has_chunks && job.execution.chunks)
     throw map.required("chunks").value_error("requires schedule `interleaved`");
+  const Messaging messages = job.execution.messaging;
+  if (const auto given = map.optional("messages");
+      given && !job.automatic[Setting::schedule] && !can_run(messages, schedule.kind))
+    throw given->value_error(
+        fmt::format("{} cannot run schedule {}: devices would wait for each other; use 1f1b or gpipe",
+                    name_of(messages), schedule.name));
   check_sharding(map, job);
 }
 

@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
+#include "core/plan/scalar_reductions.hpp"
 #include "core/plan/shards.hpp"
 
 namespace dtfm::cost {
@@ -101,6 +102,33 @@ bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipelin
   return true;
 }
 
+/// Seconds of all reductions of scalars, each of which all devices begin together.
+double scalar_reductions_s(const IterationModel& model, const Plan& plan) {
+  const ScalarReductions reductions = scalar_reductions(model.problem.job, plan);
+  double seconds = 0;
+  for (const std::vector<ScalarReduction>* list : {&reductions.before_update, &reductions.after_update})
+    for (const ScalarReduction& reduction : *list) {
+      double longest_s = 0;
+      for (const ScalarRoute& route : reduction.routes) {
+        double route_s = 0;
+        for (std::size_t i = 1; i < route.size(); ++i)
+          route_s +=
+              model.network.message(route[i - 1], route[i]).latency_s +
+              message_overhead_s(model.problem.constants, model.problem.topology, route[i - 1], route[i]);
+        longest_s = std::max(longest_s, route_s);
+      }
+      seconds += reduction.count * longest_s;
+    }
+  double sent_s = 0;
+  if (reductions.sends_loss)
+    for (const Pipeline& pipeline : plan.pipelines)
+      sent_s = std::max(sent_s, model.network
+                                    .message(pipeline.stages.back().devices.front(),
+                                             pipeline.stages.front().devices.front())
+                                    .total_s(0));
+  return seconds + sent_s;
+}
+
 /// Returns the entry that matches, or else the older one to be replaced, and makes it the last one used.
 template <class Versions, class Matches>
 auto& select_version(Versions& versions, const Matches& matches) {
@@ -159,8 +187,8 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
   const Problem& problem = model_.problem;
   if (model_.sharding.optimizer)
     for (ReplicaGroup& group : groups) group.site_shards = replicas_;
-  entry.time = gradient_sync_time(model_.sync, problem.topology, model_.network, groups,
-                                  parts.front().collective);
+  entry.time =
+      gradient_sync_time(model_.sync, problem.topology, model_.network, groups, parts.front().collective);
   entry.compression_s = 0;
   for (const ReplicaGroup& group : groups)
     if (is_compressed(problem.topology, problem.job.execution.compression, group.devices))
@@ -204,7 +232,7 @@ void IterationEstimator::find_buckets(const Plan& plan) {
 /// The totals of what has been estimated so far: lower bounds, until everything is.
 void IterationEstimator::set_totals() {
   estimate_.mean_end_s = sum_of_ends_s_ / static_cast<double>(costs_.size() + buckets_.size());
-  estimate_.iteration_s = end_s_ + model_.problem.constants.iteration_overhead_s;
+  estimate_.iteration_s = end_s_ + estimate_.overhead_s;
 }
 
 /// End of messages that start at `start_s`, on links that carry one synchronization after the other.
@@ -311,8 +339,7 @@ void IterationEstimator::synchronize_tied(const Plan& plan) {
 }
 
 /// Duration of an all-reduce between the stages of a pipeline that share parameters, in `parts`.
-double IterationEstimator::tied_sync_s(const Plan& plan, std::span<Communication> parts,
-                                       double start_s) {
+double IterationEstimator::tied_sync_s(const Plan& plan, std::span<Communication> parts, double start_s) {
   std::vector<ReplicaGroup> groups;
   groups.reserve(parts.size());
   for (Communication& it : parts) groups.push_back(replica_group(model_, plan, it, 1));
@@ -381,13 +408,13 @@ EstimateBounds IterationEstimator::bounds_of_pipelines() const {
     gradients_s = std::max(gradients_s, cost->earliest.first_gradients_s);
   }
   const double mean_s = std::min(sum_s / static_cast<double>(costs_.size()), gradients_s);
-  return {last_s + model_.problem.constants.iteration_overhead_s, mean_s, estimate_.egress_usd,
-          estimate_.deficit_bytes};
+  return {last_s + estimate_.overhead_s, mean_s, estimate_.egress_usd, estimate_.deficit_bytes};
 }
 
 const IterationEstimate* IterationEstimator::estimate_or_prune(const Plan& plan,
                                                                const ShouldPrune& should_prune) {
   find_costs(plan);
+  estimate_.overhead_s = model_.problem.constants.iteration_overhead_s + scalar_reductions_s(model_, plan);
   if (should_prune && should_prune(bounds_of_pipelines())) return nullptr;
   find_times();
   end_s_ = estimate_.pipelines_s;
@@ -407,7 +434,6 @@ const IterationEstimate* IterationEstimator::estimate_or_prune(const Plan& plan,
     return nullptr;
   }
   estimate_.update_s = end_s_ - std::max(estimate_.pipelines_s, estimate_.gradient_sync_end_s);
-  estimate_.overhead_s = model_.problem.constants.iteration_overhead_s;
   return &estimate_;
 }
 

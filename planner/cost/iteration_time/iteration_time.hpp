@@ -25,7 +25,9 @@ struct IterationEstimate {
   /// End of the last synchronization; 0 if there is none. The all-gather of a sharded optimizer follows the
   /// update, but is counted as if it came before.
   double gradient_sync_end_s = 0;
-  double update_s = 0, overhead_s = 0;  // durations, after pipelines_s and gradient_sync_end_s
+  /// Durations, after pipelines_s and gradient_sync_end_s. The overhead includes the single numbers that the
+  /// trainer reduces before and after the update.
+  double update_s = 0, overhead_s = 0;
   /// Mean end of all pipelines and synchronizations. It also rewards improvements off the critical path.
   double mean_end_s = 0;
   double deficit_bytes = 0;        // total by which devices exceed their memory; 0: the plan fits
@@ -50,7 +52,7 @@ struct EstimateBounds {
 ///    A sharded optimizer (zero1) only reduce-scatters, and all-gathers the parameters after step 5.
 /// 4. With tied_embedding_sync, add the all-reduces between the stages of each pipeline that hold copies of
 ///    the same parameters.
-/// 5. Add the optimizer step of every device and the iteration overhead.
+/// 5. Add the optimizer step of every device, the reductions of single numbers and the iteration overhead.
 ///
 /// If gradients are partitioned (zero2, zero3), sharded_training_time replaces the steps from 2 on.
 ///

@@ -71,8 +71,7 @@ struct PipelineTime {
 ///   them, is shared by j − i + 1 micro-batches. Warm-up and cool-down are the longest paths of the first
 ///   micro-batches.
 /// - Others, 1f1b if hops share links, and all whose receives are not posted ahead: the first micro-batches
-/// are
-///   unrolled (`unroll_pipeline`), and the rest is extrapolated from the steady state.
+///   are unrolled (`unroll_pipeline`), and the rest is extrapolated from the steady state.
 PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

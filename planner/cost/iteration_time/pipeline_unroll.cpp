@@ -130,7 +130,7 @@ class PipelineUnroll {
   UnrolledPipeline result_;
 };
 
-/// As above, if receives are not posted ahead.
+/// Unrolls a pipeline whose devices post receives as their trainer does.
 class ActionUnroll {
  public:
   ActionUnroll(Schedule schedule, const PipelineWork& work)

@@ -66,10 +66,10 @@ bool has_different_groups(const DecidedJob& job) {
   return largest > 0 && largest < std::ssize(job.tensor_groups);
 }
 
-/// Whether the sharding can run with the other settings. With partitioned gradients all schedules are the
-/// same.
+/// Whether the sharding and the messages can run with the other settings. With partitioned gradients all
+/// schedules are the same.
 bool is_consistent(const Job& job, const SettingSet& undecided) {
-  if (!can_shard(job.execution)) return false;
+  if (!can_shard(job.execution) || !can_run(job.execution.messaging, job.execution.schedule)) return false;
   return !requires_single_devices(job) ||
          (job.parallelism.tensor == 1 &&
           (!undecided[Setting::schedule] || job.execution.schedule == first_schedule(job)));
