@@ -21,9 +21,9 @@ struct Transport {
   /// Maximum number of bytes in flight per connection. 2.8 MB were measured with Linux's defaults: at most 4
   /// MiB of `tcp_wmem`, 6 MiB of `tcp_rmem`.
   Bytes window{2.8e6};
-  /// A send of at most so many bytes, once it begins, ends at once, because the kernel has room for them; a
-  /// longer one ends when it has arrived. Matters to senders that wait for their sends before they compute.
-  Bytes buffered{0};
+  /// A send that fits in the window completes as soon as it begins, because the kernel buffers it; a longer
+  /// one completes when it has arrived. This matters where a device waits for its sends before it computes.
+  bool buffers_sends = false;
 
   friend bool operator==(const Transport&, const Transport&) = default;
 };
@@ -31,6 +31,6 @@ struct Transport {
 /// The libraries that a topology can name: TCP alone, Open MPI and Gloo.
 inline constexpr std::array transports = {
     Transport{"tcp", 0}, Transport{"mpi", 2},
-    Transport{.library = "gloo", .handshakes = 1, .buffered = Bytes{2.8e6}}};
+    Transport{.library = "gloo", .handshakes = 1, .buffers_sends = true}};
 
 }  // namespace dtfm

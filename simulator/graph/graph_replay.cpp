@@ -311,7 +311,7 @@ void GraphReplay::prefetch(int task) const {
   __builtin_prefetch(&replay_.tasks[at(task)], 1);
 }
 
-/// As they are after a replay that ends when this one starts.
+/// Returns the connections as a replay that ends when this one starts leaves them.
 std::vector<SlowStart> used_connections(const TaskGraph& graph, const ReplayOptions& options,
                                         std::vector<SlowStart> idle) {
   ReplayOptions before;

@@ -31,7 +31,7 @@ struct ReplayOptions {
   double until = std::numeric_limits<double>::infinity();  // s; the replay is aborted at this time
   StopFunction stop = {};        // called every `dates_per_stop_check` event times, and in long loops
   bool keep_unfinished = false;  // fill in Replay::unfinished
-  /// The graph has just been replayed before, so that its connections need not be idle.
+  /// The graph is that of the iteration before, so its connections may still have enlarged windows.
   bool is_repeated = false;
 };
 

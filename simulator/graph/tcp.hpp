@@ -54,12 +54,12 @@ class SlowStart {
   }
   /// Its last byte was sent at `date`.
   void use(double date) { last_use_ = date; }
-  /// Moves what has happened by so many seconds.
+  /// Shifts the time of the last use.
   void shift(double seconds) { last_use_ += seconds; }
 
  private:
-  /// Linux's timeout is this and the round trip that it has measured last, with what messages wait in queues
-  /// (RFC 6298, with TCP_RTO_MIN).
+  /// Linux's retransmission timeout is this plus the round-trip time that it has measured last, which
+  /// includes queues (RFC 6298, with TCP_RTO_MIN).
   static constexpr double min_timeout_s = 0.2;
   double initial_window_, window_, round_trip_s_, queue_s_ = 0, last_use_ = 0;
 };

@@ -42,6 +42,13 @@ struct Part {
   int layer = no_index;  // of the label, if the part is a single layer
 };
 
+/// Gloo sends ready notifications and messages one after another over one connection.
+Channel announced_channel(GraphBuilder& builder, int from, int to) {
+  Channel channel = builder.channel(from, to, Activity::send_activations);
+  channel.is_announced = true;
+  return channel;
+}
+
 class PipelineGraph {
  public:
   PipelineGraph(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan, int number);
@@ -55,15 +62,14 @@ class PipelineGraph {
   int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
   int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
   Direction& direction(Kind kind) { return kind == Kind::forward ? forward_ : backward_; }
-  std::span<int> of_micro_batch(std::vector<int>& of_parts, int micro_batch) const;
+  std::span<int> of_micro_batch(std::vector<int>& of_parts, const Operation& operation) const;
   std::span<int> arrived(int stage, const Operation& operation) {
-    return of_micro_batch(direction(operation.kind).arrived[at(stage)], operation.micro_batch);
+    return of_micro_batch(direction(operation.kind).arrived[at(stage)], operation);
   }
   std::span<int> sent(int stage, const Operation& operation) {
-    return of_micro_batch(direction(operation.kind).sent[at(stage)], operation.micro_batch);
+    return of_micro_batch(direction(operation.kind).sent[at(stage)], operation);
   }
 
-  Channel message_channel(int from, int to, Activity activity) const;
   bool run_action(int device, const Action& action);
   void begin_message(int sender, const Operation& operation);
   void wait_for(int device, std::span<const int> tasks, const TaskLabel& label);
@@ -175,17 +181,14 @@ void PipelineGraph::find_communications() {
     direction.arrived.resize(pipeline_.stages.size());
     for (const Communication& it : all) {
       if (it.payload != Payload::activations || it.pass != pass) continue;
-      direction.messages[at(it.stages[0])].push_back(
-          {message_channel(it.devices[0], it.devices[1], direction.activity), it.bytes});
+      const int from = it.devices[0], to = it.devices[1];
+      const Channel channel = posts_receives_ && builder_.announces(from, to)
+                                  ? announced_channel(builder_, from, to)
+                                  : builder_.channel(from, to, direction.activity);
+      direction.messages[at(it.stages[0])].push_back({channel, it.bytes});
       direction.arrived[at(it.stages[1])].assign(at(pipeline_.micro_batches) * at(it.parts), no_index);
     }
   }
-}
-
-/// Gloo sends what it announces, and all messages, one after another over one connection.
-Channel PipelineGraph::message_channel(int from, int to, Activity activity) const {
-  const bool is_one = posts_receives_ && builder_.announces(from, to);
-  return builder_.channel(from, to, is_one ? Activity::send_activations : activity);
 }
 
 void PipelineGraph::find_rings() {
@@ -213,9 +216,9 @@ void PipelineGraph::add_starts(int stage) {
   }
 }
 
-std::span<int> PipelineGraph::of_micro_batch(std::vector<int>& of_parts, int micro_batch) const {
+std::span<int> PipelineGraph::of_micro_batch(std::vector<int>& of_parts, const Operation& operation) const {
   const std::size_t parts = of_parts.size() / at(pipeline_.micro_batches);
-  return {&of_parts[at(micro_batch) * parts], parts};
+  return {&of_parts[at(operation.micro_batch) * parts], parts};
 }
 
 /// Repeatedly lets every device do as much of its list as it can, so that tasks are added in topological
@@ -473,18 +476,16 @@ void PipelineGraph::add_messages(int stage, const Operation& operation, const st
     if (parts > 1) of.rank = part;
     const int rank = rank_of_part(part, parts, degree(stage));
     const bool compressed = model_.is_compressed(device_of(stage, rank), device_of_part(others, part, parts));
-    auto [channel, whole] = to.messages[at(stage)][at(part)];
+    const auto& [channel, whole] = to.messages[at(stage)][at(part)];
     int is_posted = no_index;
     if (!posted.empty()) {
       is_posted = posted[at(rank_of_part(part, parts, degree(receiver)))];
-      if (builder_.announces(channel.from, channel.to)) {
-        channel.is_announced = true;
+      if (channel.is_announced) {
         TaskLabel announced = label(Activity::wait, receiver, operation, part);
         announced.phase = operation.kind == Kind::forward ? 11 : 12;
-        Channel back = message_channel(channel.to, channel.from, to.activity);
-        back.is_announced = true;
-        is_posted = builder_.send(back, 0, std::array{is_posted}, announced);
-        // A sender that does not know of the receive yet says that it waits.
+        is_posted = builder_.send(announced_channel(builder_, channel.to, channel.from), 0,
+                                  std::array{is_posted}, announced);
+        // A sender without a ready notification tells the receiver that it waits.
         announced = label(Activity::wait, stage, operation, part);
         announced.phase = operation.kind == Kind::forward ? 15 : 16;
         builder_.send(channel, 0, std::array{ready[at(rank)]}, announced);

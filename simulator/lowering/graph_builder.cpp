@@ -26,7 +26,7 @@ bool GraphBuilder::announces(int from, int to) const {
 
 bool GraphBuilder::is_buffered(const Channel& channel, double bytes) const {
   const Transport* library = transport(channel.from, channel.to);
-  return library && bytes <= library->buffered.value();
+  return library && library->buffers_sends && bytes <= library->window.value();
 }
 
 int GraphBuilder::add(const Task& task, std::span<const int> after, const TaskLabel& label) {

@@ -111,7 +111,7 @@ TEST_CASE("messages of all kinds between two devices use one connection") {
 // of B0 has ended at once, the receive of F1 has been announced: F1 arrives at 4 + 3a + 3T; F1 and B1 take 3
 // s, the message a + T, B1 of the first device 2 s. Otherwise the receive is posted when B0 has arrived, and
 // F1 waits for the announcement, a. In between, the first device waits for it, but not for longer than the
-// second.
+// second. In the end, the first device announces that it receives the loss of the second, which takes 2 a.
 TEST_CASE("a send over Gloo ends when it begins if the kernel has room for the message") {
   const double T = 0.5;
   Topology topology = pair_over("gloo");
@@ -119,13 +119,14 @@ TEST_CASE("a send over Gloo ends when it begins if the kernel has room for the m
   Job job = chain_job(2, 0, T * B);
   job.execution.schedule = Schedule::one_f_one_b_blocking;
   job.execution.messaging = Messaging::deepspeed;
+  job.training.precision = Precision::fp32;
   const auto seconds = [&] {
     const Problem problem{topology, job, Calibration{1, 0, 1, 0}, {{1, 0, 0, 0, 1}, {1, 0, 0, 0, 1}}};
     return replay_makespan(iteration_graph(problem, plan_of(job, 2, 1, 2)));
   };
-  CHECK(seconds() == Approx(9 + 4 * a + 4 * T));
-  topology.transport->buffered = Bytes(T * B - 1);
-  CHECK(seconds() == Approx(9 + 5 * a + 4 * T));
+  CHECK(seconds() == Approx(9 + 6 * a + 4 * T));
+  topology.transport->window = Bytes(T * B - 1);
+  CHECK(seconds() == Approx(9 + 7 * a + 4 * T));
 }
 
 // Each of the two devices sends one message. In the first four round trips slow start doubles the window from
