@@ -46,7 +46,7 @@ std::string format_adam(const TargetTraits& target) {
   std::vector<std::pair<std::string_view, std::vector<std::string_view>>> by_optimizer;
   for (const PrecisionTraits& precision : precision_table()) {
     if (!target.precisions.empty() && !has(target.precisions, precision.kind)) continue;
-    const std::string_view name = name_of(target.adam(precision.kind));
+    const std::string_view name = name_of(target.optimizer(Optimizer::adam_16, precision.kind));
     auto known = std::find_if(by_optimizer.begin(), by_optimizer.end(),
                               [&](const auto& other) { return other.first == name; });
     if (known == by_optimizer.end()) known = by_optimizer.insert(known, {name, {}});

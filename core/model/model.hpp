@@ -38,6 +38,11 @@ inline int head_width(const Transformer& model) {
   return model.head_dim > 0 ? model.head_dim : model.hidden / model.heads;
 }
 
+/// Whether it has the modules of Llama: RMS norms, gated MLPs, no learned positions.
+inline bool is_llama_like(const Transformer& model) {
+  return model.rms_norm && model.gated && !model.learned_positions;
+}
+
 /// One layer of a chain, or a kind of layer. Sizes and operations are per sequence (or sample).
 struct Layer {
   std::string name;

@@ -22,5 +22,8 @@ struct OptimizerTraits {
 std::span<const OptimizerTraits> optimizer_table();
 const OptimizerTraits& traits(Optimizer optimizer);
 std::string_view name_of(Optimizer optimizer);
+inline bool is_adam(Optimizer optimizer) {
+  return traits(optimizer).has_profiled_step_time;
+}
 
 }  // namespace dtfm

@@ -189,8 +189,7 @@ Values run_any(const TargetTraits&, const Job&) {
 }
 
 Values run_optimizers(const TargetTraits& target, const Job& job) {
-  if (target.other_optimizers && !traits(job.training.optimizer).has_profiled_step_time) return {};
-  return {name_of(target.adam(job.training.precision))};
+  return {name_of(target.optimizer(job.training.optimizer, job.training.precision))};
 }
 
 Values run_optimizer_shardings(const TargetTraits& target, const Job& job) {
@@ -390,10 +389,11 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::messaging>(
         {.kind = Setting::messages,
          .name = "messages",
-         .meaning = "when devices post receives and wait for sends: `ahead` posts all receives before the "
-                    "iteration, as the runtime of [`pytorch`](../pytorch.md); others do as a "
-                    "[trainer](../targets.md#what-do-trainers-put-on-the-wire) does, where a message leaves "
-                    "only when its receive is posted",
+         .meaning =
+             "when devices post receives and wait for sends. `ahead`: all receives are posted before the "
+             "iteration, as in the runtime of [`pytorch`](../pytorch.md). The others: in the order of "
+             "that [trainer](../targets.md#what-do-trainers-put-on-the-wire), where a message leaves "
+             "only when its receive is posted",
          .runs = run_messagings}),
     of<&Parallelism::sequence_parallel>(
         {.kind = Setting::sequence_parallel,

@@ -67,7 +67,7 @@ constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding
 
 /// 20 bytes per parameter in fp16, 18 in bf16 with fp32 gradients (docs/user-guide/features/
 /// dist_optimizer.md).
-Optimizer megatron_adam(Precision precision) {
+Optimizer megatron_adam(Optimizer, Precision precision) {
   switch (precision) {
     case Precision::fp16:
       return Optimizer::adam_20;
@@ -81,18 +81,35 @@ Optimizer megatron_adam(Precision precision) {
 }
 
 /// Weights, gradients and moments in fp32, and in bf16 a copy of the weights to compute with.
-Optimizer torchtitan_adam(Precision precision) {
+Optimizer torchtitan_adam(Optimizer, Precision precision) {
   return precision == Precision::bf16 ? Optimizer::adam_18 : Optimizer::adam_16;
 }
 
-/// The accounting of ZeRO, with gradients in the precision of the training. DeepSpeed: zero/stage_1_and_2.py,
-/// as `grad_accum_dtype` is by default that of the model.
-Optimizer zero_adam(Precision) {
-  return Optimizer::adam_16;
+/// The programs for DeepSpeed and torch's pipelining train on the device.
+bool is_sgd_on_device(Optimizer optimizer) {
+  return !is_adam(optimizer) && optimizer != Optimizer::host_offload;
+}
+
+/// Adam as torchtitan's. SGD updates fp32 weights with fp32 copies of the gradients.
+Optimizer pipelining_optimizer(Optimizer optimizer, Precision precision) {
+  if (!is_sgd_on_device(optimizer)) return torchtitan_adam(optimizer, precision);
+  return precision == Precision::bf16 ? Optimizer::sgd_12 : optimizer;
+}
+
+/// The accounting of ZeRO, with gradients in the precision of the training.
+Optimizer runtime_optimizer(Optimizer optimizer, Precision) {
+  return is_adam(optimizer) ? Optimizer::adam_16 : optimizer;
+}
+
+/// As the runtime's: zero/stage_1_and_2.py, as `grad_accum_dtype` is by default that of the model; in fp16 it
+/// must be.
+Optimizer deepspeed_optimizer(Optimizer optimizer, Precision precision) {
+  if (!is_sgd_on_device(optimizer)) return Optimizer::adam_16;
+  return precision == Precision::fp16 ? Optimizer::sgd_8 : optimizer;
 }
 
 /// SGD with the fp32 copy of the weights on the host (utils/dist_args_utils.py: --use-offload).
-Optimizer dtfm_optimizer(Precision) {
+Optimizer dtfm_optimizer(Optimizer, Precision) {
   return Optimizer::host_offload;
 }
 
@@ -105,7 +122,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .orders = stage_major_first,
      .optimizer_shardings = none_or_zero1,
      .compressions = only_8_bit,
-     .adam = zero_adam,
+     .optimizer = runtime_optimizer,
      .transformers_only = false,
      .uniform_pipelines = false,
      .tensor_parallelism = false,
@@ -122,13 +139,12 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .orders = stage_major_first,
      .optimizer_shardings = none_or_zero1,
      .precisions = megatron_precisions,
-     .adam = megatron_adam,
+     .optimizer = megatron_adam,
      .messaging = Messaging::megatron,
      .cuts = LayerCuts::any,
      .min_interleaved_stages = 2,
      .encoders = false,
      .flash_in_16_bits = true,
-     .other_optimizers = false,
      .tensor_division = TensorDivision::widths,
      .overlap = true,
      .tied_embedding_sync = true},
@@ -140,13 +156,12 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .orders = only_stage_major,
      .optimizer_shardings = no_sharding,
      .precisions = torchtitan_precisions,
-     .adam = torchtitan_adam,
+     .optimizer = torchtitan_adam,
      .messaging = Messaging::torch,
      .min_interleaved_stages = 2,
      .encoders = false,
      .llama_only = true,
      .tied_pipelines = false,
-     .other_optimizers = false,
      .filled_1f1b = true,
      .tensor_division = TensorDivision::widths_and_kv_heads,
      .sequence_parallel = true},
@@ -157,9 +172,10 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .recomputations = none_or_full,
      .orders = only_stage_major,
      .optimizer_shardings = none_or_zero1,
-     .adam = zero_adam,
+     .optimizer = deepspeed_optimizer,
      .shards_bf16 = true,
      .messaging = Messaging::deepspeed,
+     .encoders = false,
      .tensor_parallelism = false,
      .tied_embedding_sync = true},
     {.kind = Target::pytorch_pipelining,
@@ -170,8 +186,9 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .orders = only_stage_major,
      .optimizer_shardings = no_sharding,
      .precisions = pipelining_precisions,
-     .adam = torchtitan_adam,
+     .optimizer = pipelining_optimizer,
      .messaging = Messaging::torch,
+     .encoders = false,
      .filled_1f1b = true,
      .tensor_parallelism = false,
      .flushes = FlushSupport::equal_rounds,
@@ -184,9 +201,8 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .recomputations = only_full,
      .orders = only_pipeline_major,
      .optimizer_shardings = no_sharding,
-     .adam = dtfm_optimizer,
+     .optimizer = dtfm_optimizer,
      .min_stages = 2,
-     .other_optimizers = false,
      .tensor_parallelism = false,
      .flushes = FlushSupport::equal_rounds},
 });

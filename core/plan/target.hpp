@@ -62,8 +62,8 @@ struct TargetTraits {
   std::span<const OptimizerSharding> optimizer_shardings = {};
   std::span<const CompressionMethod> compressions = {};  // besides none
   std::span<const Precision> precisions = {};            // empty: all
-  /// What it holds and sends for each parameter if a job trains with Adam.
-  Optimizer (*adam)(Precision) = nullptr;
+  /// The optimizer, with its bytes per parameter, with which it trains a job that has this one.
+  Optimizer (*optimizer)(Optimizer, Precision) = nullptr;
   bool shards_bf16 = false;  // in bf16, the replicas always partition the optimizer state
   Messaging messaging = Messaging::ahead;
   LayerCuts cuts = LayerCuts::nonempty;
@@ -71,10 +71,9 @@ struct TargetTraits {
   bool transformers_only = true;
   bool encoders = true;           // trains BERT
   bool llama_only = false;        // RMS norms, gated MLPs, rotary positions, no biases
-  bool tied_pipelines = true;     // ties embeddings also if a pipeline has several stages
+  bool tied_pipelines = true;     // ties embeddings in pipelines of several stages, too
   bool flash_in_16_bits = false;  // flash attention only in fp16 and bf16
-  bool other_optimizers = true;   // jobs with other optimizers than Adam keep them
-  bool filled_1f1b = false;       // 1f1b-blocking requires as many micro-batches per flush as stages
+  bool filled_1f1b = false;       // 1f1b-blocking requires at least as many micro-batches per flush as stages
   bool uniform_pipelines = true;  // all pipelines have the same layers, micro-batches and tensor degree
   bool tensor_parallelism = true;
   TensorDivision tensor_division = TensorDivision::heads;

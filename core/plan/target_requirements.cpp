@@ -246,7 +246,7 @@ void check_model(const TargetTraits& target, const Job& job) {
   }
   if (!target.encoders && transformer->encoder)
     reject(
-        fmt::format("the model is an encoder, but {} gets decoders only; use --to torchrun and "
+        fmt::format("the model is an encoder, but exports to {} train only decoders; use --to torchrun and "
                     "rank_table.json with your own program",
                     target.name));
   if (const std::string differences = differences_from_llama(*transformer);

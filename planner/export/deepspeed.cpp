@@ -44,16 +44,6 @@ constexpr ExportedSettings exported = {{
 }};
 static_assert(is_complete(exported));
 
-void check(const ExportBundle& bundle) {
-  check_pipeline_program(bundle, target_name);
-  const Training& training = bundle.job.training;
-  if (training.precision == Precision::fp16 && traits(training.optimizer).accumulates_fp32)
-    reject(target_name,
-           fmt::format("optimizer {} accumulates gradients in fp32, DeepSpeed's in fp16 does not; plan with "
-                       "precision bf16 or another `optimizer`",
-                       name_of(training.optimizer)));
-}
-
 /// DeepSpeed's pipelines run no other stages (runtime/pipe/engine.py).
 int zero_stage(const ExportBundle& bundle) {
   return bundle.job.execution.optimizer_sharding == OptimizerSharding::zero1 ? 1 : 0;
@@ -126,13 +116,10 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = program_notes(bundle, config_file);
+  notes.emplace_back("gradients are not clipped, as planned: `gradient_clipping` in ds_config.json");
   notes.emplace_back(
-      "gradients are not clipped, as planned: where `gradient_clipping` in ds_config.json is not 0, "
-      "DeepSpeed "
-      "all-reduces their norm");
-  notes.emplace_back(
-      "DeepSpeed's own launcher would assign other ranks: use start.sh, or a launcher that sets RANK and "
-      "WORLD_SIZE (torchrun, slurm, openmpi)");
+      "DeepSpeed's own launcher would assign other ranks: use start.sh, or a launcher that sets RANK, "
+      "LOCAL_RANK and WORLD_SIZE (torchrun, slurm, openmpi)");
   return notes;
 }
 
@@ -149,7 +136,6 @@ Exporter deepspeed_exporter() {
           .evidence = Evidence::trained,
           .version = "DeepSpeed 0.19.8, PyTorch 2.15",
           .settings = exported,
-          .check = check,
           .files = files,
           .read_back = read_back,
           .usage =

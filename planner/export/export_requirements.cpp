@@ -30,10 +30,6 @@ void reject(std::string_view target, const std::string& what) {
   throw NotRunnable(fmt::format("{}: {}", target, what));
 }
 
-bool is_llama_like(const Transformer& model) {
-  return model.rms_norm && model.gated && !model.learned_positions;
-}
-
 std::optional<std::size_t> find_stage_across_machines(const ExportBundle& bundle) {
   const auto host_of = [&](int device) -> const std::string& { return bundle.locations[at(device)].host; };
   for (const Pipeline& pipeline : bundle.plan.pipelines)

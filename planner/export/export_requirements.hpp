@@ -15,9 +15,6 @@ namespace dtfm::exporter {
 /// Throws NotRunnable with the message "TARGET: WHAT", where WHAT is the problem, then the fix.
 [[noreturn]] void reject(std::string_view target, const std::string& what);
 
-/// Whether the model has the modules of Llama: RMS norm, a gated feed-forward network, no learned positions.
-bool is_llama_like(const Transformer& model);
-
 /// Index within its pipeline of the first stage whose devices are on several machines, if there is one.
 std::optional<std::size_t> find_stage_across_machines(const ExportBundle& bundle);
 

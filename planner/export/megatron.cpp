@@ -36,10 +36,11 @@ constexpr ExportedSettings exported = {{
     {Setting::optimizer_sharding, SettingForm::file, "`--use-distributed-optimizer`"},
     {Setting::overlap, SettingForm::file, "`--overlap-grad-reduce`"},
     {Setting::tied_embedding_sync, SettingForm::file, "without `--untie-embeddings-and-output-weights`"},
-    {Setting::iteration_barrier, SettingForm::built_in, "the gradient norm is that of all ranks"},
+    {Setting::iteration_barrier, SettingForm::built_in, "all ranks all-reduce the gradient norm"},
     {Setting::messages, SettingForm::built_in, "those of megatron-core"},
     {Setting::sequence_parallel, SettingForm::file, "`--sequence-parallel`"},
-    {Setting::scatter_gather, SettingForm::built_in, "without sequence parallelism, messages are whole"},
+    {Setting::scatter_gather, SettingForm::built_in,
+     "without sequence parallelism, every device sends whole messages"},
     {Setting::uniform_pipelines, SettingForm::built_in, "always"},
     {Setting::recompute, SettingForm::file,
      "`--recompute-granularity`; full: also `--recompute-method uniform --recompute-num-layers 1`"},
@@ -165,13 +166,13 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
   const auto& model = std::get<Transformer>(bundle.job.model);
   const int tensor = tensor_degree(bundle), divisor = 128 * tensor;
   std::vector<std::string> notes = {
-      "a first run has generated tokens and no tokenizer: replace --mock-data and --tokenizer-type "
-      "NullTokenizer in megatron.sh",
+      "the export trains on generated tokens without a tokenizer: to train on text, replace --mock-data and "
+      "--tokenizer-type NullTokenizer in megatron.sh",
       fmt::format("--vocab-size is one less than the {} tokens of the plan, because NullTokenizer adds one; "
                   "Megatron-LM pads them to {}",
                   model.vocabulary, (model.vocabulary + divisor - 1) / divisor * divisor),
       "--lr 3e-4, --train-iters 20 and no evaluation (--eval-iters 0) in megatron.sh are for a first run",
-      "--norm-epsilon is 1e-5, and collectives may take 60 minutes (--distributed-timeout-minutes), in "
+      "--norm-epsilon is 1e-5, and collectives time out after 60 minutes (--distributed-timeout-minutes), in "
       "megatron.sh"};
   if (!model.learned_positions) notes.emplace_back("--rotary-base in megatron.sh is 500000, as in Llama 3");
   if (!is_llama_like(model)) notes.emplace_back("--hidden-dropout in megatron.sh is 0.1, as in GPT-2");
@@ -185,8 +186,8 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
                     model.kv_heads, tensor));
   if (bundle.job.execution.overlap && stage_count(bundle) > 1)
     notes.emplace_back(
-        "Megatron-LM synchronizes gradients during the backward pass only in the first stage (its first "
-        "chunk); the others begin after theirs, later than planned");
+        "Megatron-LM synchronizes gradients during the backward pass only for the first chunk of the first "
+        "stage; all others begin after their last backward pass, later than planned");
   return notes;
 }
 

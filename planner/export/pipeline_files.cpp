@@ -19,23 +19,7 @@ namespace {
 constexpr std::string_view modules[] = {"dtfm_runtime/__init__.py", "dtfm_runtime/data.py",
                                         "dtfm_runtime/errors.py", "dtfm_runtime/model.py"};
 
-bool is_adam(Optimizer optimizer) {
-  return traits(optimizer).has_profiled_step_time;
-}
-
 }  // namespace
-
-void check_pipeline_program(const ExportBundle& bundle, std::string_view target) {
-  if (const auto* transformer = std::get_if<Transformer>(&bundle.job.model);
-      transformer && transformer->encoder)
-    reject(target,
-           "the model is an encoder, but the exported program trains decoders; use --to torchrun and "
-           "rank_table.json with your own trainer");
-  if (bundle.job.training.optimizer == Optimizer::host_offload)
-    reject(target,
-           "the optimizer is on the host, but the exported program keeps it on the GPU; plan with another "
-           "`optimizer`");
-}
 
 nlohmann::ordered_json pipeline_json(const ExportBundle& bundle) {
   std::vector<int> layers;
@@ -90,13 +74,13 @@ std::vector<std::string> program_notes(const ExportBundle& bundle, std::string_v
   std::vector<std::string> notes = {
       "train.py trains on synthetic data: give start.sh the option --data FILE, or change `batches` in "
       "pipeline_plan.py",
-      fmt::format("the learning rate is 0.001, and does not change: set it in {}", options),
+      fmt::format("the learning rate is constant, 0.001: change it in {}", options),
       "train.py writes no checkpoints: add them to its function `train`",
       "NCCL and Gloo choose the network interface: where a machine has several, set NCCL_SOCKET_IFNAME and "
-      "GLOO_SOCKET_IFNAME before start.sh"};
+      "GLOO_SOCKET_IFNAME before you run start.sh"};
   if (is_adam(bundle.job.training.optimizer))
-    notes.push_back(
-        fmt::format("Adam is AdamW with betas 0.9 and 0.999 and weight decay 0.01: set them in {}", options));
+    notes.push_back(fmt::format(
+        "Adam is AdamW with betas 0.9 and 0.999 and weight decay 0.01: change them in {}", options));
   return notes;
 }
 

@@ -14,9 +14,6 @@ namespace dtfm::exporter {
 
 inline constexpr const char* pipeline_file = "pipeline.json";
 
-/// Throws NotRunnable for a model or an optimizer that the programs do not have.
-void check_pipeline_program(const ExportBundle& bundle, std::string_view target);
-
 /// pipeline.json with the keys that both programs read: model, layers of every stage, replicas, precision,
 /// recomputation.
 nlohmann::ordered_json pipeline_json(const ExportBundle& bundle);

@@ -42,7 +42,7 @@ constexpr ExportedSettings exported = {{
     {Setting::recompute, SettingForm::file, "`training.recompute`"},
     {Setting::activations, SettingForm::layout, "`ranks[].chunks[].compress_input`"},
     {Setting::gradients, SettingForm::layout, "`sync_groups[].compress`"},
-    {Setting::throughput, SettingForm::built_in, "that of the processors"},
+    {Setting::throughput, SettingForm::built_in, "that of the processor that compresses"},
     {Setting::bandwidth_threshold, SettingForm::layout, "which messages are compressed"},
 }};
 static_assert(is_complete(exported));

@@ -72,10 +72,6 @@ std::string schedule_csv(Schedule schedule, int devices, int chunks, int micro_b
   return text;
 }
 
-void check(const ExportBundle& bundle) {
-  check_pipeline_program(bundle, target_name);
-}
-
 ExportFiles files(const ExportBundle& bundle) {
   const ExecutionConfig& execution = bundle.job.execution;
   const Training& training = bundle.job.training;
@@ -145,7 +141,6 @@ Exporter pytorch_pipelining_exporter() {
       .evidence = Evidence::trained,
       .version = "PyTorch 2.15",
       .settings = exported,
-      .check = check,
       .files = files,
       .read_back = read_back,
       .usage =

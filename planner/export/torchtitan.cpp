@@ -35,13 +35,13 @@ constexpr ExportedSettings exported = {{
     {Setting::schedule, SettingForm::file, "`parallelism.pipeline_parallel_schedule`"},
     {Setting::chunks, SettingForm::file, "`parallelism.module_fqns_per_model_part`: parts ÷ stages"},
     {Setting::flush, SettingForm::built_in,
-     "`training.local_batch_size` is what a pipeline computes in an iteration, so that it is flushed once"},
+     "`training.local_batch_size` covers the iteration of a pipeline, so there is one flush"},
     {Setting::gradient_sync, SettingForm::note, "`NCCL_ALGO=Ring`"},
     {Setting::optimizer_sharding, SettingForm::built_in, "`data_parallel_shard_degree` 1"},
     {Setting::overlap, SettingForm::built_in,
      "with pipelines, gradients are reduced after the last backward pass of a stage"},
     {Setting::tied_embedding_sync, SettingForm::built_in, "ties embeddings only within a stage"},
-    {Setting::iteration_barrier, SettingForm::built_in, "the gradient norm is that of all ranks"},
+    {Setting::iteration_barrier, SettingForm::built_in, "all ranks all-reduce the gradient norm"},
     {Setting::messages, SettingForm::built_in, "those of torch.distributed.pipelining"},
     {Setting::sequence_parallel, SettingForm::file, "`parallelism.enable_sequence_parallel`"},
     {Setting::scatter_gather, SettingForm::built_in, "no effect with sequence parallelism"},
@@ -187,24 +187,26 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 std::vector<std::string> notes(const ExportBundle& bundle) {
   const auto& model = std::get<Transformer>(bundle.job.model);
   std::vector<std::string> notes = {
-      "a first run has random tokens and no tokenizer (RandomTokens and NoTokenizer in dtfm_plan.py): "
-      "replace `dataloader` and `tokenizer`",
-      "AdamW with learning rate 3e-4 after 2 steps, for 20 steps: LEARNING_RATE, WARM_UP_STEPS and STEPS in "
+      "the export trains on random tokens without a tokenizer (RandomTokens and NoTokenizer in "
+      "dtfm_plan.py): "
+      "to train on text, replace `dataloader` and `tokenizer`",
+      "AdamW with learning rate 3e-4 after 2 warm-up steps, 20 steps in all: LEARNING_RATE, WARM_UP_STEPS "
+      "and STEPS in "
       "dtfm_plan.py",
       "rotary base 500000 and norm epsilon 1e-5, those of Llama 3: ROPE_THETA and NORM_EPSILON in "
       "dtfm_plan.py",
-      "collectives may take 1800 s: TIMEOUT_SECONDS in dtfm_plan.py"};
+      "collectives time out after 1800 s: TIMEOUT_SECONDS in dtfm_plan.py"};
   if (const int stages = stage_count(bundle); stages > 1)
-    notes.push_back(
-        fmt::format("rank {} has the loss: set LOG_RANK to it", bundle.world_size() / stages * (stages - 1)));
+    notes.push_back(fmt::format("the loss is on rank {0}: set LOG_RANK={0} to see it",
+                                bundle.world_size() / stages * (stages - 1)));
   if (!model.flash_attention)
     notes.emplace_back(
         "the plan has `attention: eager`, but torchtitan never stores attention scores, and has no dropout: "
         "it takes less memory and time; plan with `attention: flash`");
   if (stage_count(bundle) == 1 && micro_batches_per_pipeline(bundle) > 1 && replica_count(bundle) > 1)
     notes.push_back(fmt::format(
-        "without pipelines, torchtitan synchronizes gradients after each of the {} micro-batches, of which "
-        "the plan counts one: use larger micro-batches",
+        "without pipelines, torchtitan synchronizes gradients after each of the {} micro-batches, but the "
+        "plan counts one synchronization: use larger micro-batches",
         micro_batches_per_pipeline(bundle)));
   return notes;
 }

@@ -261,6 +261,18 @@ TEST_CASE("a precision that a target does not have is replaced, and so is the op
     for (const Target target : {Target::megatron, Target::torchtitan})
       CHECK(changes(target, Precision::bf16, optimizer) ==
             Texts{fmt::format("optimizer adam-18 instead of {}", name_of(optimizer))});
+  // DeepSpeed's gradients are in fp16 there, and its program trains on the device.
+  CHECK(changes(Target::deepspeed, Precision::fp16, Optimizer::sgd_12) ==
+        Texts{"optimizer sgd-8 instead of sgd-12"});
+  CHECK(changes(Target::deepspeed, Precision::bf16, Optimizer::sgd_12).empty());
+  CHECK(changes(Target::deepspeed, Precision::fp16, Optimizer::host_offload) ==
+        Texts{"optimizer adam-16 instead of host-offload"});
+  CHECK(changes(Target::pytorch_pipelining, Precision::fp32, Optimizer::sgd_8).empty());
+  CHECK(changes(Target::pytorch_pipelining, Precision::bf16, Optimizer::sgd_8) ==
+        Texts{"optimizer sgd-12 instead of sgd-8"});
+  CHECK(changes(Target::pytorch_pipelining, Precision::bf16, Optimizer::host_offload) ==
+        Texts{"optimizer adam-18 instead of host-offload"});
+  CHECK(changes(Target::pytorch, Precision::fp16, Optimizer::host_offload).empty());
 }
 
 TEST_CASE("models that a target does not train are rejected with what they have") {
@@ -276,7 +288,8 @@ TEST_CASE("models that a target does not train are rejected with what they have"
              contains("the model has biases, but torchtitan trains Llama-like models; use --to megatron"));
   CHECK_THAT(error(Target::torchtitan, [](Job& it) { model_of(it).qk_norm = true; }),
              contains("the model has norms of queries and keys (qk_norm), but torchtitan trains"));
-  for (const Target target : {Target::megatron, Target::torchtitan})
+  for (const Target target :
+       {Target::megatron, Target::torchtitan, Target::deepspeed, Target::pytorch_pipelining})
     CHECK_THAT(error(target, [](Job& it) { model_of(it).encoder = true; }),
                contains("the model is an encoder"));
   CHECK_THAT(error(Target::megatron, [](Job& it) { it.training.precision = Precision::fp32; }),

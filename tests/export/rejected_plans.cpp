@@ -122,22 +122,6 @@ TEST_CASE("different numbers of micro-batches and indivisible batches are reject
   CHECK_THAT(rejection_message("megatron", bundle), contains("do not make up the job's global batch 64"));
 }
 
-TEST_CASE("the programs for DeepSpeed and torch's pipelining have decoders and optimizers on the GPU") {
-  for (const char* name : {"deepspeed", "pytorch-pipelining"}) {
-    ExportBundle bundle = two_pipelines({4, 1, 2}, {4, 1, 2});
-    CHECK(rejection_message(name, bundle) == "no error");
-    bundle.job.training.optimizer = Optimizer::host_offload;
-    CHECK_THAT(rejection_message(name, bundle), contains("the optimizer is on the host"));
-    bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
-    std::get<Transformer>(bundle.job.model).encoder = true;
-    CHECK_THAT(rejection_message(name, bundle), contains("the model is an encoder"));
-  }
-  ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
-  bundle.job.training.optimizer = Optimizer::sgd_12;
-  bundle.job.training.precision = Precision::fp16;
-  CHECK_THAT(rejection_message("deepspeed", bundle), contains("sgd-12 accumulates gradients in fp32"));
-}
-
 TEST_CASE("only Megatron accepts a stage without layers") {
   const ExportBundle bundle = two_pipelines({0, 4, 3}, {0, 4, 3});
   const Exporter* target = &find_exporter("megatron");

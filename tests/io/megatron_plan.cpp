@@ -405,9 +405,10 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
             "--qk-layernorm is not among the flags, but the plan assumes qk_norm: true, as job small says"});
   model.head_dim = 0;
   model.qk_norm = false;
-  CHECK(notes_of(same + "--recompute-activations") ==
-        Notes{"--recompute-granularity is not among the flags, but the plan assumes recompute: none, as job "
-              "small says"});
+  CHECK(
+      notes_of(same + "--recompute-activations") ==
+      Notes{"--recompute-activations is among the flags, but the plan assumes recompute: none, as job small "
+            "says"});
   CHECK(notes_of(same + "--fp16 --fp16 --ffn-hidden-size $FFN").size() == 1);  // its value is not known
   job.execution.recomputation = Recomputation::full;
   CHECK(

@@ -15,6 +15,10 @@ namespace {
 
 using Value = std::optional<std::string>;
 
+/// The second is short for the first with the value selective.
+constexpr std::string_view recompute_granularity = "--recompute-granularity",
+                           recompute_activations = "--recompute-activations";
+
 // Facts about a job.
 
 const Transformer& model_of(const Job& job) {
@@ -29,10 +33,6 @@ int feed_forward(const Transformer& model) {
 
 int kv_heads(const Transformer& model) {
   return model.kv_heads > 0 ? model.kv_heads : model.heads;
-}
-
-bool is_llama_like(const Transformer& model) {
-  return model.rms_norm && model.gated && !model.learned_positions;
 }
 
 /// Transformer Engine has flash attention only in 16 bits.
@@ -242,7 +242,7 @@ bool is_same(const Value& a, const Value& b) {
 /// The value of a flag in the notation of the table: other names of the same, as far as plans depend on it.
 Value value_in(const MegatronFlags& flags, const MegatronSettingFlag& row, const MegatronRun& run) {
   const auto by_default = [&] { return row.by_default ? Value(row.by_default(flags, run)) : std::nullopt; };
-  if (row.name == "--recompute-granularity" && flags.has("--recompute-activations")) return "selective";
+  if (row.name == recompute_granularity && flags.has(recompute_activations)) return "selective";
   if (!flags.has(row.name)) return by_default();
   const std::string& text = flags.text(row.name);
   if (row.name == "--attention-backend" && (text == "auto" || text == "fused"))
@@ -257,7 +257,7 @@ bool matters(const MegatronFlags& flags, const MegatronSettingFlag& row, const M
   if (flags.has(row.name) && flags.text(row.name).starts_with('$')) return false;  // not known
   if (row.name == "--num-query-groups") return flags.has("--group-query-attention");
   if (row.name == "--attention-dropout") return !has_flash(run.job);
-  if (row.name == "--recompute-activations") return false;
+  if (row.name == recompute_activations) return false;
   if (row.name == "--recompute-method" || row.name == "--recompute-num-layers")
     return flags.has("--recompute-granularity") && flags.text("--recompute-granularity") == "full" &&
            run.job.execution.recomputation == Recomputation::full;
@@ -305,7 +305,9 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
       {Setting::micro_batch, number("--micro-batch-size")},
       {Setting::precision, std::string(name_of(precision))},
       {Setting::optimizer,
-       optimizer == adam ? std::string(name_of(traits(Target::megatron).adam(precision))) : optimizer},
+       optimizer == adam
+           ? std::string(name_of(traits(Target::megatron).optimizer(Optimizer::adam_16, precision)))
+           : optimizer},
       {Setting::pipeline, number("--pipeline-model-parallel-size")},
       {Setting::tensor, number("--tensor-model-parallel-size")},
       {Setting::schedule, std::string(name_of(schedule))},
@@ -327,10 +329,14 @@ std::vector<std::string> megatron_differences(const MegatronFlags& flags, const 
     const Value by_default = row.by_default ? Value(row.by_default(flags, run)) : std::nullopt;
     const Value expected = row.value(run) ? row.value(run) : by_default, found = value_in(flags, row, run);
     if (is_same(expected, found)) continue;
-    const bool is_given = flags.has(row.name);
-    const std::string value = is_given && !flags.text(row.name).empty() ? " " + flags.text(row.name) : "";
-    lines.push_back(fmt::format("{}{} is {}among the flags{}, but the plan assumes {}, as job {} says",
-                                row.name, value, is_given ? "" : "not ",
+    // The flag that gives the value.
+    const std::string_view name = row.name == recompute_granularity && flags.has(recompute_activations)
+                                      ? recompute_activations
+                                      : row.name;
+    const bool is_given = flags.has(name);
+    const std::string value = is_given && !flags.text(name).empty() ? " " + flags.text(name) : "";
+    lines.push_back(fmt::format("{}{} is {}among the flags{}, but the plan assumes {}, as job {} says", name,
+                                value, is_given ? "" : "not ",
                                 !is_given && by_default ? fmt::format(" ({} by default)", *by_default) : "",
                                 row.says(run.job), run.job.name));
   }
