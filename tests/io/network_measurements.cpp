@@ -394,7 +394,7 @@ TEST_CASE("nccl-tests: output that measured nothing is rejected") {
   };
   const std::string good = nccl(2, rows, "all_reduce_perf");
   CHECK_THAT(refused(with(good, "Rank  1", "Rank  0")),
-             contains("n.txt:3:1: rank 0 was there before: each rank measured only itself"));
+             contains("n.txt:3:1: rank 0 is listed twice: each rank measured only itself"));
   // 2 (n − 1) ⁄ n of a single rank is 0.
   std::string alone = nccl(0, rows, "all_reduce_perf");
   for (std::size_t i = alone.find("0.1 0.1 0"); i != alone.npos; i = alone.find("0.1 0.1 0"))
@@ -408,4 +408,9 @@ TEST_CASE("nccl-tests: output that measured nothing is rejected") {
   // Unchecked results, and small messages whose bandwidth is rounded to 0, are accepted.
   const std::string accepted = with(with(good, "0.1 0.1 0", "0.1 0.1 N/A"), "0.1 0.1 0", "0.00 0.00 0");
   CHECK(from_nccl(accepted + "# Out of bounds values : 0 OK\n").samples.size() == 2);
+  // On slow links, all bandwidths may be rounded to 0.
+  std::string slow = good;
+  for (std::size_t i = slow.find("0.1 0.1 0"); i != slow.npos; i = slow.find("0.1 0.1 0"))
+    slow.replace(i, 9, "0.00 0.00 0");
+  CHECK(from_nccl(slow).samples.size() == 2);
 }

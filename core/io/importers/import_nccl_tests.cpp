@@ -33,13 +33,14 @@ struct NcclRun {
   std::vector<std::string> hosts;  // of the ranks
   std::set<std::string, std::less<>> ranks;
   std::vector<Row> rows;
-  /// Whether rows have a bus bandwidth, and whether it is above 0 in any of them.
-  bool has_bus_bandwidth = false, has_traffic = false;
+  /// Whether the bandwidth of the algorithm, and that of the bus, are above 0 in any row. For two or more
+  /// ranks the second is no less than the first, for one it is 0; slow links may have 0.00 in both.
+  bool has_bandwidth = false, has_traffic = false;
 };
 
-/// Indices of the columns of the out-of-place results; `bus_bandwidth` and `wrong` are 0 if there are none.
+/// Indices of the columns of the out-of-place results; only `time` is never 0, which is that of none.
 struct Columns {
-  std::size_t time = 0, bus_bandwidth = 0, wrong = 0;
+  std::size_t time = 0, bandwidth = 0, bus_bandwidth = 0, wrong = 0;
 };
 
 std::vector<std::string_view> split_words(std::string_view line) {
@@ -62,13 +63,13 @@ std::optional<Columns> find_columns(const std::vector<std::string_view>& words) 
     const auto found = std::find(words.begin(), words.end(), name);
     return found == words.end() ? std::size_t{0} : static_cast<std::size_t>(found - words.begin()) - 1;
   };
-  const Columns columns{column("time"), column("busbw"), column("#wrong")};
+  const Columns columns{column("time"), column("algbw"), column("busbw"), column("#wrong")};
   if (columns.time == 0) return std::nullopt;
   return columns;
 }
 
 /// Reads the host of a rank from "#  Rank  0 Group  0 Pid  1234 on  HOST device  0 …" and the collective from
-/// "# Collective test starting: sendrecv_perf". Throws Error for a rank that was there before, and for
+/// "# Collective test starting: sendrecv_perf". Throws Error for a rank that is listed twice, and for
 /// "# Out of bounds values : 50 FAILED".
 void read_comment(const std::vector<std::string_view>& words, NcclRun& run, const std::string& where) {
   const auto word_after = [&](std::string_view word) {
@@ -80,14 +81,14 @@ void read_comment(const std::vector<std::string_view>& words, NcclRun& run, cons
     run.hosts.push_back(word_after("on"));
     if (const std::string rank = word_after("Rank"); !run.ranks.insert(rank).second)
       throw Error(where,
-                  fmt::format("rank {} was there before: each rank measured only itself, as nccl-tests "
-                              "does if it was built without MPI=1",
+                  fmt::format("rank {} is listed twice: each rank measured only itself; build nccl-tests "
+                              "with MPI=1",
                               rank));
   }
   if (words[1] == "Collective") run.collective = word_after("starting:");
   if (words[1] == "Out" && words.back() == "FAILED")
     throw Error(where,
-                fmt::format("nccl-tests found {} wrong results, so its times mean nothing", word_after(":")));
+                fmt::format("nccl-tests found {} wrong results, so its times are invalid", word_after(":")));
 }
 
 /// Appends the size from the first column and the out-of-place time. Throws Error for wrong results.
@@ -117,10 +118,12 @@ void read_row(const std::vector<std::string_view>& words, const std::optional<Co
   const std::string_view wrong = word(columns->wrong);
   if (!wrong.empty() && wrong.find_first_not_of("0123456789") == std::string_view::npos &&
       wrong.find_first_not_of('0') != std::string_view::npos)
-    throw Error(where, fmt::format("{} results are wrong (#wrong), so the times mean nothing", wrong));
-  const std::string_view bus_bandwidth = word(columns->bus_bandwidth);
-  run.has_bus_bandwidth |= !bus_bandwidth.empty();
-  run.has_traffic |= bus_bandwidth.find_first_of("123456789") != std::string_view::npos;
+    throw Error(where, fmt::format("{} results are wrong (#wrong), so the times are invalid", wrong));
+  const auto is_above_0 = [&](std::size_t column) {
+    return word(column).find_first_of("123456789") != std::string_view::npos;
+  };
+  run.has_bandwidth |= is_above_0(columns->bandwidth);
+  run.has_traffic |= columns->bus_bandwidth == 0 || is_above_0(columns->bus_bandwidth);
 }
 
 NcclRun read_run(const MeasurementFile& file) {
@@ -214,9 +217,11 @@ double import_run(const MeasurementFile& file, const MeasurementSettings& settin
   if (run.rows.empty())
     throw Error(file.name,
                 "no rows of size and time; expected the output of sendrecv_perf or all_reduce_perf");
-  if (run.has_bus_bandwidth && !run.has_traffic)
-    throw Error(file.name,
-                "the bus bandwidth (busbw) of every row is 0, as of a single rank, which sends nothing");
+  if (run.has_bandwidth && !run.has_traffic)
+    throw Error(
+        file.name,
+        "the bus bandwidth (busbw) of every row is 0: a single rank sends nothing; run the test on two "
+        "or more ranks");
   if (settings.between && !run.hosts.empty() && run.hosts.size() != 2)
     throw Error(file.name, fmt::format("--between names two ranks; found {}", run.hosts.size()));
   const std::vector<std::string> sites = rank_sites(run, settings, file.name);
