@@ -128,14 +128,14 @@ def exported_page(settings, trainers):
     keys = [row["key"] for row in settings]
     text = """# How do settings reach a trainer?
 
-Every setting of a plan is accounted for in every export to a trainer for which plans are made. This page
-is written by a test from the tables in `planner/export/`. The forms are
+Every export to a trainer for which plans are made accounts for every setting of a plan. A test writes this
+page from the tables in `planner/export/`. A setting reaches the trainer in one of these forms:
 
 - **file**: the exported files contain the setting. The export reads them back and compares the value
   with the plan's.
 - **layout**: it follows from the number of ranks, their layers and their messages, which are read back.
-- **built in**: the trainer knows only the value with which it runs plans (`dtfm-plan --list-targets`).
-- **note**: the README of the exported folder says it.
+- **built in**: the trainer has only the value with which it runs plans (`dtfm-plan --list-targets`).
+- **note**: the README of the exported folder says what to set.
 """
     for trainer in trainers:
         rows = trainer["settings"]
