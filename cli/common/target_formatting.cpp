@@ -60,10 +60,9 @@ std::string format_adam(const TargetTraits& target) {
 }
 
 std::string format_models(const TargetTraits& target) {
-  if (!target.transformers_only) return "transformers, chains of layers";
-  return target.llama_only ? "transformers like Llama; tied embeddings in one stage"
-         : target.encoders ? "transformers"
-                           : "transformers that are decoders";
+  if (target.llama_only) return "transformers like Llama; tied embeddings in one stage";
+  const std::string transformers = target.encoders ? "transformers" : "transformers that are decoders";
+  return target.transformers_only ? transformers : transformers + ", chains of layers";
 }
 
 std::string format_tensor_degrees(const TargetTraits& target) {

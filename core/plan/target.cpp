@@ -42,6 +42,7 @@ constexpr std::array blocking_1f1b = {Schedule::one_f_one_b_blocking};
 constexpr std::array only_gpipe = {Schedule::gpipe};
 
 // In fp16, its program would need a loss scale that all ranks agree on.
+constexpr std::array dtfm_precisions = {Precision::fp16, Precision::fp32};  // --fp16, or not
 constexpr std::array pipelining_precisions = {Precision::bf16, Precision::tf32, Precision::fp32};
 constexpr std::array megatron_precisions = {Precision::tf32, Precision::bf16, Precision::fp16};
 constexpr std::array torchtitan_precisions = {Precision::bf16, Precision::tf32, Precision::fp32};
@@ -124,6 +125,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .compressions = only_8_bit,
      .optimizer = runtime_optimizer,
      .transformers_only = false,
+     .encoders = false,
      .uniform_pipelines = false,
      .tensor_parallelism = false,
      .flushes = FlushSupport::any,
@@ -201,8 +203,10 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .recomputations = only_full,
      .orders = only_pipeline_major,
      .optimizer_shardings = no_sharding,
+     .precisions = dtfm_precisions,
      .optimizer = dtfm_optimizer,
      .min_stages = 2,
+     .encoders = false,
      .tensor_parallelism = false,
      .flushes = FlushSupport::equal_rounds},
 });

@@ -146,9 +146,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
       "the published code fails on import: delete the lines of pipeline_parallel/dist_pp_utils.py that "
       "import dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
       "it measures throughput: every replica trains on the same data"};
-  if (const Precision precision = bundle.job.training.precision;
-      precision != Precision::fp16 && precision != Precision::fp32)
-    notes.push_back(fmt::format("it trains in fp16 or fp32, not in the planned {}", name_of(precision)));
+  if (const auto* model = std::get_if<Transformer>(&bundle.job.model);
+      model && (model->gated || model->rms_norm || !model->learned_positions || model->kv_heads > 0 ||
+                model->head_dim > 0 || model->qk_norm))
+    notes.emplace_back("its modules are those of GPT: change modules/gpt_modules.py to the plan's model");
   return notes;
 }
 

@@ -101,9 +101,13 @@ std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
                   *stage)};
 }
 
-/// NCCL chooses between rings and trees by itself.
-std::vector<std::string> nccl_notes(const ExportBundle& bundle) {
-  if (!uses_nccl_rings(bundle)) return {};
+/// NCCL chooses between rings and trees by itself, unless the target's own start script tells it.
+std::vector<std::string> nccl_notes(const ExportBundle& bundle, std::span<const Exporter* const> targets) {
+  const auto tells_nccl = [](const Exporter& target) {
+    return !target.settings.empty() &&
+           target.settings[at(static_cast<int>(Setting::gradient_sync))].form == SettingForm::built_in;
+  };
+  if (!uses_nccl_rings(bundle) || (targets.size() == 1 && tells_nccl(*targets.front()))) return {};
   return {"set NCCL_ALGO=Ring, because the plan's gradients go around rings"};
 }
 
@@ -212,7 +216,7 @@ std::vector<std::string> memory_notes(const ExportBundle& bundle) {
 std::vector<std::string> export_notes(const ExportBundle& bundle, std::span<const Exporter* const> targets) {
   std::vector<std::string> notes = tensor_notes(bundle);
   for (std::string& note : compression_notes(bundle)) notes.push_back(std::move(note));
-  for (std::string& note : nccl_notes(bundle)) notes.push_back(std::move(note));
+  for (std::string& note : nccl_notes(bundle, targets)) notes.push_back(std::move(note));
   for (const Exporter* target : targets)
     for (const std::string& note : target->notes(bundle))
       notes.push_back(fmt::format("{}: {}", target->name, note));

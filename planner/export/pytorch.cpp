@@ -66,12 +66,6 @@ void check(const ExportBundle& bundle) {
            fmt::format("the plan has {:.3g} computations per iteration, more than the {:.3g} of a "
                        "program; plan with larger micro-batches",
                        operations, max_operations));
-  const auto* transformer = std::get_if<Transformer>(&bundle.job.model);
-  if (transformer && transformer->encoder)
-    reject(
-        target_name,
-        "the model is an encoder, but the runtime has decoders only; describe it as layers (kind: layers), "
-        "and pass their modules to train.py with --model");
   program_json(bundle);  // rejects a bundle that lacks the topology on which a decision depends
 }
 

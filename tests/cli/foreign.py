@@ -126,7 +126,7 @@ def test_uneven_virtual_stages():
 
 
 def test_notes():
-    note = "ignored flags that do not affect the plan: `--nnodes`"
+    note = "flags that are not compared with the job: `--nnodes`"
     check(note in simulated("train.sh", "--ranks", "stages.txt")["notes"], "dtfm-sim does not note passed-over flags")
     check(note in scored("train.sh", "--ranks", "stages.txt")["warnings"], "--score does not")
     check("openmpi.txt names hosts: their ranks take their GPUs in order" in

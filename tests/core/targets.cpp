@@ -288,8 +288,8 @@ TEST_CASE("models that a target does not train are rejected with what they have"
              contains("the model has biases, but torchtitan trains Llama-like models; use --to megatron"));
   CHECK_THAT(error(Target::torchtitan, [](Job& it) { model_of(it).qk_norm = true; }),
              contains("the model has norms of queries and keys (qk_norm), but torchtitan trains"));
-  for (const Target target :
-       {Target::megatron, Target::torchtitan, Target::deepspeed, Target::pytorch_pipelining})
+  for (const Target target : {Target::pytorch, Target::megatron, Target::torchtitan, Target::deepspeed,
+                              Target::pytorch_pipelining, Target::dtfm})
     CHECK_THAT(error(target, [](Job& it) { model_of(it).encoder = true; }),
                contains("the model is an encoder"));
   CHECK_THAT(error(Target::megatron, [](Job& it) { it.training.precision = Precision::fp32; }),

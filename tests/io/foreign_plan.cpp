@@ -193,7 +193,7 @@ TEST_CASE("unusual but valid input is noted") {
   Job gpipe = seven_layers();
   gpipe.execution.schedule = Schedule::gpipe;
   CHECK(read("train.sh", flags + "--pipeline-model-paralel-size 4 --lr 1", stage_major_ranks, gpipe).notes ==
-        Notes{"ignored flags that do not affect the plan: `--nnodes`, "
+        Notes{"flags that are not compared with the job: `--nnodes`, "
               "`--pipeline-model-paralel-size` (did "
               "you mean `--pipeline-model-parallel-size`?), `--lr`",
               "--fp16 is not among the flags, but the plan assumes precision: fp16, as job seven says",

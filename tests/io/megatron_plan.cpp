@@ -169,9 +169,11 @@ TEST_CASE("virtual stages become the chunks of an interleaved schedule") {
   CHECK(error_message([&] { ends("--num-layers-per-virtual-pipeline-stage 3"); }) ==
         "flags:1:74: --num-layers-per-virtual-pipeline-stage 3 does not divide the 4 layers of a "
         "pipeline rank\n"
-        "flags: virtual stages per device: 1, but job small has schedule interleaved with 2");
+        "flags: virtual stages per device: 1, but job small has schedule interleaved with 2; give the job "
+        "schedule 1f1b");
   CHECK(error_in("--num-virtual-stages-per-pipeline-rank 2") ==
-        "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1");
+        "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1; give the job schedule "
+        "interleaved and chunks 2");
 }
 
 TEST_CASE("virtual stages have the layers that flags give them, or none") {
@@ -238,7 +240,8 @@ TEST_CASE("all wrong flags and contradictions to the job or each other are repor
         "--decoder-last-pipeline-num-layers");
   CHECK(error_in("--pipeline-model-parallel-layout 'Ettt|ttttL'") ==
         "flags:1:34: the layout has 7 layers (t), the job has 8\n"
-        "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1");
+        "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1; give the job schedule "
+        "interleaved and chunks 2");
   CHECK(error_in("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ettt|tt|tttL'") ==
         "flags:1:67: the layout has 3 stages, which is not a multiple of --pipeline-model-parallel-size 2");
 
@@ -375,7 +378,7 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
                         "--normalization LayerNorm --num-query-groups 7")
             .empty());
   CHECK(notes_of(same + "--lr 1 --hidden-dropout 0") ==
-        Notes{"ignored flags that do not affect the plan: `--lr`, `--hidden-dropout`"});
+        Notes{"flags that are not compared with the job: `--lr`, `--hidden-dropout`"});
   CHECK(
       notes_of("--fp16 --attention-backend unfused --recompute-granularity full --recompute-method uniform "
                "--optimizer sgd --overlap-grad-reduce") ==

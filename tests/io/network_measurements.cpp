@@ -405,6 +405,8 @@ TEST_CASE("nccl-tests: output that measured nothing is rejected") {
              contains("n.txt:5:1: 524288 results are wrong (#wrong)"));
   CHECK_THAT(refused(good + "# Out of bounds values : 50 FAILED\n"),
              contains("n.txt:7:1: nccl-tests found 50 wrong results"));
+  CHECK_THAT(refused(good + "a: Test NCCL failure common.cu:958 'unhandled system error'\n"),
+             contains("n.txt:7:1: nccl-tests failed, so its rows may be incomplete"));
   // Unchecked results, and small messages whose bandwidth is rounded to 0, are accepted.
   const std::string accepted = with(with(good, "0.1 0.1 0", "0.1 0.1 N/A"), "0.1 0.1 0", "0.00 0.00 0");
   CHECK(from_nccl(accepted + "# Out of bounds values : 0 OK\n").samples.size() == 2);

@@ -139,6 +139,9 @@ NcclRun read_run(const MeasurementFile& file) {
     const bool is_row = words[0].find_first_not_of("0123456789") == std::string_view::npos;
     if (const auto header = find_columns(words)) columns = header;
     const std::string where = position(file.name, number, 1);
+    if (const auto test = std::find(words.begin(), words.end(), "Test");
+        test != words.end() && std::find(test, words.end(), "failure") != words.end())
+      throw Error(where, "nccl-tests failed, so its rows may be incomplete; run it again");
     if (words[0].starts_with('#'))
       read_comment(words, run, where);
     else if (is_row)

@@ -140,7 +140,7 @@ std::string MegatronFlags::format_ignored_flags() const {
   constexpr std::size_t max_named = 12;
   std::vector<std::string_view> names;
   for (const KnownFlag& flag : known_flags()) names.push_back(flag.name);
-  std::string text = "ignored flags that do not affect the plan:";
+  std::string text = "flags that are not compared with the job:";
   for (std::size_t i = 0; i < std::min(ignored_.size(), max_named); ++i) {
     text += (i == 0 ? " " : ", ") + quote(ignored_[i]);
     if (const auto nearest = nearest_name(ignored_[i], names); !nearest.empty())

@@ -117,8 +117,12 @@ class MegatronReader {
   void check_chunks(int chunks) {
     const int job_value = stage_chunks(job_);
     if (chunks != job_value)
-      errors_.add(file_.path, fmt::format("virtual stages per device: {}, but job {} has schedule {} with {}",
-                                          chunks, job_.name, name_of(job_.execution.schedule), job_value));
+      errors_.add(
+          file_.path,
+          fmt::format(
+              "virtual stages per device: {}, but job {} has schedule {} with {}; give the job {}", chunks,
+              job_.name, name_of(job_.execution.schedule), job_value,
+              chunks > 1 ? fmt::format("schedule interleaved and chunks {}", chunks) : "schedule 1f1b"));
   }
 
   /// Megatron gives every pipeline the same number of micro-batches. Adds an error if that is not possible.

@@ -19,6 +19,6 @@ for line in "${ranks[@]}"; do
     --dp-mode @dp_mode@@precision@ "$@" &
   pids+=($!)
 done
-[ ${#pids[@]} -gt 0 ] || { echo "dtfm.sh: the plan has no machine '$machine'" >&2; exit 2; }
+[ ${#pids[@]} -gt 0 ] || { echo "dtfm.sh: no machine of the plan has the address '$machine' (see rank_table.json)" >&2; exit 2; }
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT # if one rank fails, the others would wait forever
 for _ in "${pids[@]}"; do wait -n; done

@@ -20,6 +20,6 @@ for server in "${servers[@]}"; do
     --identity_path "$name.id" "${devices[@]}" "$@" &
   pids+=($!)
 done
-[ ${#pids[@]} -gt 0 ] || { echo "petals.sh: the plan has no machine '$machine'" >&2; exit 2; }
+[ ${#pids[@]} -gt 0 ] || { echo "petals.sh: no machine of the plan has the address '$machine' (see rank_table.json)" >&2; exit 2; }
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT # if one server fails, its pipeline cannot work
 for _ in "${pids[@]}"; do wait -n; done

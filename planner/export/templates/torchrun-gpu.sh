@@ -16,7 +16,7 @@ for agent in "${agents[@]}"; do
   read -r rank address gpu <<<"$agent"
   [ "$address" != "$machine" ] || own+=("$rank $gpu")
 done
-[ ${#own[@]} -gt 0 ] || { echo "@name@: the plan has no machine '$machine'" >&2; exit 2; }
+[ ${#own[@]} -gt 0 ] || { echo "@name@: no machine of the plan has the address '$machine' (see rank_table.json)" >&2; exit 2; }
 @checks@
 pids=()
 for agent in "${own[@]}"; do

@@ -14,7 +14,7 @@ for agent in "${agents[@]}"; do
   read -r node address ranks gpus <<<"$agent"
   [ "$address" != "$machine" ] || break
 done
-[ "$address" = "$machine" ] || { echo "torchrun.sh: the plan has no machine '$machine'" >&2; exit 2; }
+[ "$address" = "$machine" ] || { echo "torchrun.sh: no machine of the plan has the address '$machine' (see rank_table.json)" >&2; exit 2; }
 @checks@
 # Static rendezvous is required: other backends number the agents arbitrarily.
 CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes "$nodes" --nproc_per_node "$ranks" --node_rank "$node" \
