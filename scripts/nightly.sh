@@ -8,7 +8,7 @@
 install_missing "${test_packages[@]}" clang libomp-dev
 install_if_possible "${extra_test_packages[@]}"
 install_npm
-install_trainers
+install_trainers || continuing_without trainers
 install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
 command -v nvcc >/dev/null || "$root/scripts/kernels.sh" || [ $? -eq 77 ] # else the release has them

@@ -5,5 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
 install_missing python3 python3-venv
-install_trainers
-[ -x "$root/build/trainers/bin/python" ]
+install_environment trainers || {
+  echo "trainers.sh: the packages of python/requirements-trainers.txt cannot be installed" >&2
+  exit 1
+}

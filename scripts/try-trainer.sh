@@ -16,7 +16,13 @@ if ! [[ $# -le 2 && $trainer =~ ^(deepspeed|pytorch-pipelining|pytorch)$ && $ste
   exit 2
 fi
 install_missing "${build_packages[@]}" python3-venv
-install_trainers
+install_trainers || true
+python=${DTFM_TRAINERS_PYTHON:-$root/build/trainers/bin/python}
+if [ ! -x "$python" ]; then
+  echo "try-trainer.sh: there is no $python: install the packages of python/requirements-trainers.txt, and set" \
+    "DTFM_TRAINERS_PYTHON to the Python that has them" >&2
+  exit 1
+fi
 build release dtfm-plan dtfm-export
 folder=$root/build/try-$trainer
 rm -rf "$folder"

@@ -1,21 +1,28 @@
 """Trains the plan in pipeline.json with DeepSpeed's pipeline engine (written for DeepSpeed 0.19).
 
 Batch sizes, precision, optimizer, learning rate and ZeRO stage are those of ds_config.json. Messages go through NCCL on
-GPUs; without GPUs, set DS_ACCELERATOR=cpu, and they go through Gloo.
+GPUs, and through Gloo without.
 """
 from __future__ import annotations
 
+import os
 import sys
 import time
-from typing import Iterator
+from functools import partial
+from typing import Callable, Iterator
 
 from dtfm_runtime.errors import UserError
 from dtfm_runtime.model import Model
-from pipeline_plan import HERE, PipelinePlan, gpu_number, read_json, report, run
+from pipeline_plan import HERE, TIMEOUT, PipelinePlan, gpu_number, parse_arguments, read_json, report, run
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+if __name__ == "__main__":
+    ARGUMENTS = parse_arguments(__doc__.partition("\n")[0])
+    if ARGUMENTS.device != "auto":  # DeepSpeed reads this when it is imported
+        os.environ["DS_ACCELERATOR"] = ARGUMENTS.device
 
 try:
     import deepspeed
@@ -82,9 +89,10 @@ class PlannedPipeline(PipelineModule):
         self._set_bounds(start=self.parts[self.stage_id], stop=self.parts[self.stage_id + 1])
 
 
-def micro_batches(plan: PipelinePlan, engine, replica: int, arguments) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    batches, size = plan.batches(arguments), engine.train_micro_batch_size_per_gpu()
-    for step in range(arguments.steps):
+def micro_batches(plan: PipelinePlan, engine, replica: int, batches: Callable,
+                  steps: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    size = engine.train_micro_batch_size_per_gpu()
+    for step in range(steps):
         samples = plan.samples(step, replica, size * engine.gradient_accumulation_steps())
         for first in range(0, len(samples), size):
             yield batches(samples[first:first + size])
@@ -92,6 +100,7 @@ def micro_batches(plan: PipelinePlan, engine, replica: int, arguments) -> Iterat
 
 def train(arguments) -> None:
     plan, config = PipelinePlan.read(), read_json(HERE / "ds_config.json")
+    batches = plan.batches(arguments)
     torch.backends.cuda.matmul.allow_tf32 = plan.precision == "tf32"
     accelerator = get_accelerator()
     if accelerator.device_name() == "cpu":
@@ -101,17 +110,18 @@ def train(arguments) -> None:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     else:
         accelerator.set_device(gpu_number(accelerator.device_count()))
-    deepspeed.init_distributed()
+    # DeepSpeed passes its timeout only to the group of all ranks.
+    torch.distributed.new_group = partial(torch.distributed.new_group, timeout=TIMEOUT)
+    deepspeed.init_distributed(timeout=TIMEOUT)
     model = PlannedPipeline(plan, arguments.seed)
     engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
-    data = micro_batches(plan, engine, model._grid.get_data_parallel_rank(), arguments)
+    data = micro_batches(plan, engine, model._grid.get_data_parallel_rank(), batches, arguments.steps)
     for step in range(arguments.steps):
         start = time.perf_counter()
         loss = float(engine.train_batch(data))  # the mean over all micro-batches and replicas, on every rank
-        if torch.distributed.get_rank() == 0:
-            report(step, loss, time.perf_counter() - start)
+        report(step, loss, time.perf_counter() - start, torch.distributed.get_rank() == 0)
     torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    sys.exit(run(train, __doc__.partition("\n")[0]))
+    sys.exit(run(train, ARGUMENTS))

@@ -7,14 +7,18 @@ import math
 import os
 import sys
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Callable
 
 from dtfm_runtime.data import open_data
-from dtfm_runtime.errors import BAD_INPUT, DONE, UserError, first_line
+from dtfm_runtime.errors import BAD_INPUT, DONE, UserError, first_line, is_out_of_memory
 from dtfm_runtime.model import Model, Transformer, transformer_model
 
+import torch
+
 HERE = Path(__file__).resolve().parent
+TIMEOUT = timedelta(days=1)  # of a message, which can wait for slow links and for other ranks
 
 
 def read_json(path: Path):
@@ -68,32 +72,44 @@ def parse_arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--steps", metavar="N", type=int, default=20, help="steps of training [20]")
     parser.add_argument("--seed", metavar="N", type=int, default=1, help="of the parameters and the data [1]")
     parser.add_argument("--data", metavar="FILE", default="synthetic", help="text file to train on, by bytes [synthetic]")
+    parser.add_argument("--device", choices=("cpu", "cuda", "auto"), default="auto",
+                        help="where to compute [auto: a GPU if there is one]")
     arguments = parser.parse_args()
     if arguments.steps < 1:
         parser.error("--steps must be at least 1")
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda requires a GPU that PyTorch supports: give --device cpu")
     return arguments
 
 
 def gpu_number(available: int) -> int:
     """The GPU of this rank, of those that it sees."""
+    if "LOCAL_RANK" not in os.environ and available > 1:
+        raise UserError(f"LOCAL_RANK is not set, but this process sees {available} GPUs: start with start.sh or torchrun")
     number = int(os.environ.get("LOCAL_RANK", "0"))
     if number >= available:
         raise UserError(f"LOCAL_RANK is {number}, but this process sees {available} GPUs: check CUDA_VISIBLE_DEVICES")
     return number
 
 
-def report(step: int, loss: float, seconds: float) -> None:
+def report(step: int, loss: float, seconds: float, is_printed: bool) -> None:
+    """Called on all ranks that know the loss, so that all of them end if it is not finite."""
     if not math.isfinite(loss):
         raise UserError(f"the loss of step {step} is {loss}: set a lower learning rate, or check the data")
-    print(f"step {step} loss {loss:.6f} seconds {seconds:.3f}", flush=True)
+    if is_printed:
+        print(f"step {step} loss {loss:.6f} seconds {seconds:.3f}", flush=True)
 
 
-def run(train: Callable[[argparse.Namespace], None], description: str) -> int:
+def run(train: Callable[[argparse.Namespace], None], arguments: argparse.Namespace) -> int:
     """Calls `train`. An error that the user can mend is one line, without a traceback."""
-    arguments = parse_arguments(description)
     try:
         train(arguments)
     except UserError as error:
         print(f"train.py: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print(f"train.py: out of memory: plan with recompute full or more devices ({first_line(error)})", file=sys.stderr)
         return BAD_INPUT
     return DONE

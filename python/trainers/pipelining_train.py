@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 from dtfm_runtime.model import TransformerLayer
-from pipeline_plan import HERE, PipelinePlan, gpu_number, report, run
+from pipeline_plan import HERE, TIMEOUT, PipelinePlan, gpu_number, parse_arguments, report, run
 
 import torch
 import torch.distributed as dist
@@ -106,9 +107,10 @@ class Training:
         self.stages = list(range(dist.get_rank() // plan.replicas, len(plan.layers), devices))
         self.is_first, self.is_last = 0 in self.stages, len(plan.layers) - 1 in self.stages
         # Every rank makes every group.
-        of_pipeline = [dist.new_group([r + plan.replicas * d for d in range(devices)]) for r in range(plan.replicas)]
-        of_stage = [dist.new_group([plan.replicas * d + r for r in range(plan.replicas)]) for d in range(devices)]
-        of_ends = [dist.new_group([r, r + plan.replicas * (devices - 1)]) if plan.model.tied and devices > 1 else None
+        new_group = partial(dist.new_group, timeout=TIMEOUT)
+        of_pipeline = [new_group([r + plan.replicas * d for d in range(devices)]) for r in range(plan.replicas)]
+        of_stage = [new_group([plan.replicas * d + r for r in range(plan.replicas)]) for d in range(devices)]
+        of_ends = [new_group([r, r + plan.replicas * (devices - 1)]) if plan.model.tied and devices > 1 else None
                    for r in range(plan.replicas)]
         self.replicas_group, self.ends_group = of_stage[dist.get_rank() // plan.replicas], of_ends[self.replica]
 
@@ -166,23 +168,24 @@ class Training:
 
 def train(arguments) -> None:
     plan = PipelinePlan.read()
+    batches = plan.batches(arguments)
     torch.backends.cuda.matmul.allow_tf32 = plan.precision == "tf32"
     device = torch.device("cpu")
-    if torch.cuda.is_available():
+    if arguments.device != "cpu" and torch.cuda.is_available():
         device = torch.device("cuda", gpu_number(torch.cuda.device_count()))
         torch.cuda.set_device(device)
-    dist.init_process_group("gloo" if device.type == "cpu" else "nccl")
-    training, batches = Training(plan, device, arguments.seed), plan.batches(arguments)
+    is_gpu = device.type == "cuda"
+    dist.init_process_group("nccl" if is_gpu else "gloo", timeout=TIMEOUT, device_id=device if is_gpu else None)
+    training = Training(plan, device, arguments.seed)
     per_replica = plan.options["micro_batch"] * plan.options["micro_batches"]
     for step in range(arguments.steps):
         start = time.perf_counter()
         loss = training.step(*batches(plan.samples(step, training.replica, per_replica)))
         if training.is_last:
             dist.all_reduce(loss, group=training.replicas_group)
-            if training.replica == 0:
-                report(step, loss.item() / plan.replicas, time.perf_counter() - start)
+            report(step, loss.item() / plan.replicas, time.perf_counter() - start, training.replica == 0)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    sys.exit(run(train, __doc__.partition("\n")[0]))
+    sys.exit(run(train, parse_arguments(__doc__.partition("\n")[0])))

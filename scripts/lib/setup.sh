@@ -87,21 +87,28 @@ install_environment() { # NAME
     cp "$list" "$folder/installed.txt"
   else
     rm -rf "$folder"
-    echo "Continuing without the packages of python/requirements-$1.txt, which cannot be installed." >&2
     return 1
   fi
 }
 
-# Makes build/trainers (6 GB). Without it, tests/trainers is reported as skipped.
+continuing_without() { # NAME
+  echo "Continuing without the packages of python/requirements-$1.txt, which cannot be installed." >&2
+}
+
+# Makes build/trainers (6 GB) unless DTFM_TRAINERS_PYTHON names another Python. Without both, tests/trainers is reported as
+# skipped. Returns 1 if it cannot be installed.
 install_trainers() {
-  install_environment trainers || true
+  [ -n "${DTFM_TRAINERS_PYTHON-}" ] || install_environment trainers
 }
 
 # Without nvcc on PATH, makes build/cuda, and sets PATH to its nvcc and its CMake. Returns 1 if there is no nvcc then.
 install_cuda() {
   local toolkit program
   command -v nvcc >/dev/null && return
-  install_environment cuda || return
+  install_environment cuda || {
+    continuing_without cuda
+    return 1
+  }
   toolkit=$(echo "$root"/build/cuda/lib/python3*/site-packages/nvidia/cu13)
   # nvcc looks for lib64, and CMake for libcudart.so, which the packages lack.
   ln -sfn lib "$toolkit/lib64"

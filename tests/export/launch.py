@@ -127,7 +127,7 @@ class Torchrun(Launch):
     def test_a_machine_that_is_not_in_the_plan(self):
         out = self.export(STAGES, "--to", "torchrun")
         done = subprocess.run([out / "torchrun.sh", "gd", "true"], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr), (2, "torchrun.sh: the plan has no machine 'gd'\n"))
+        self.assertEqual((done.returncode, done.stderr), (2, "torchrun.sh: no machine of the plan has the address 'gd' (see rank_table.json)\n"))
 
     def test_one_failure_ends_the_others(self):
         self.program("torchrun", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 7\nexec sleep 300\n")
@@ -139,15 +139,15 @@ class Torchrun(Launch):
     def test_a_master_that_does_not_resolve(self):
         """gc, of rank 0."""
         self.program("torchrun", "#!/bin/sh\necho started\n")
+        for name in ("getent", "python3"):
+            self.program(name, "#!/bin/sh\nexit 2\n")
         for options, script in ((["--to", "torchrun"], "torchrun.sh"), (["--to", "pytorch"], "start.sh"),
                                 (["--to", "torchrun", "--agents", "host", "--order", "pipeline-major"], "torchrun.sh")):
             out = self.export(IN_BLOCKS, *options, "--force")
-            started = time.monotonic()
             done = subprocess.run([out / script, "ga", "true"], env=self.environment, capture_output=True, text=True, timeout=60)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertEqual(done.stderr, f"{script}: the address of rank 0, 'gc', does not resolve: pass --hosts to dtfm-export, or "
                                           "add it to /etc/hosts\n")
-            self.assertLess(time.monotonic() - started, 25)
 
     def test_a_numeric_address_resolves(self):
         self.program("torchrun", "#!/bin/sh\necho started\n")

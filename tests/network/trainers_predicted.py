@@ -14,7 +14,6 @@ import os
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -24,8 +23,11 @@ import lab
 from emulation import ROOT
 from predicted import describe_pipelines, error, grouped, summary, uniform, write_csv
 
+sys.path.append(str(ROOT / "tests/trainers"))
+from processes import Failed, run_together  # noqa: E402
+
 BAR_MEAN, BAR_WORST, DIFFERENT = 0.04, 0.10, 0.05
-STEPS, SKIPPED = 6, 2
+STEPS, SKIPPED, LIMIT_S = 6, 2, 600
 # DeepSpeed and torch.distributed.pipelining wait for the receiver; the runtime posts its receives ahead.
 TRANSPORT = {"deepspeed": "gloo", "pytorch-pipelining": "gloo", "pytorch": "tcp"}
 MODEL = {"kind": "transformer", "hidden": 256, "heads": 4, "sequence": 256, "vocabulary": 256, "positions": "rotary", "norm": "rms",
@@ -81,7 +83,11 @@ def parse():
     parser.add_argument("--settings", help="numbers of the settings to run, from 0 [all of the networks]")
     parser.add_argument("--aside", action="store_true", help="runs the rows set aside instead of the others")
     parser.add_argument("--order", action="store_true", help="compares the order of six plans per trainer instead")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.networks = options.networks.split(",")
+    if unknown := [name for name in options.networks if name not in NETWORKS]:
+        parser.error(f"there is no network {unknown[0]}: --networks must be of {','.join(NETWORKS)}")
+    return options
 
 
 def block_profiles(folder, model, python):
@@ -93,50 +99,45 @@ def block_profiles(folder, model, python):
     return slept, [lab.scaled_profile(path, path, lab.GPUS[kind], 1) for kind, path in enumerate(measured)]
 
 
-def start(it, folder, profiles, python, trainer, steps):
-    """Starts all ranks of an export. Returns the processes."""
+def commands(it, folder, profiles, python, trainer, steps):
+    """Of all ranks of an export, with their environments."""
     rows = json.loads((folder / "rank_table.json").read_text(encoding="utf-8"))
     machines = {address: machine for machine, address in it.network.addresses.items()}
     addresses = [row.get("address", row["host"]) for row in rows]
-    processes = []
+    made = []
     for rank, address in enumerate(addresses):
         machine = machines[address]
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(len(rows)), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
                            MASTER_ADDR=addresses[0], MASTER_PORT=str(lab.PORT), OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu",
-                           GLOO_SOCKET_IFNAME="wan0", PYTHONDONTWRITEBYTECODE="1")
+                           CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="wan0", PYTHONDONTWRITEBYTECODE="1")
         slept, profile = (of_kind[it.machines[machine]] for of_kind in profiles)
         command = it.on(machine, python, ROOT / "tests/network/sleeping.py", slept, folder / "train.py", "--steps", steps)
         if trainer == "pytorch":
             command = it.on(machine, python, folder / "train.py", "--device", "cpu", "--steps", steps, "--log", folder / "log.jsonl",
                             "--emulate-compute", profile)
-        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-    return processes
+        made.append((command, environment))
+    return made
 
 
 def train(it, folder, profiles, python, trainer):
     """Seconds of the steps after the first ones."""
     (folder / "log.jsonl").unlink(missing_ok=True)
-    processes = start(it, folder, profiles, python, trainer, STEPS)
     try:
-        outputs = [process.communicate(timeout=600) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    for rank, (process, (_, err)) in enumerate(zip(processes, outputs)):
-        if process.returncode != 0:
-            sys.exit(f"{folder}: rank {rank}: {err[-3000:]}")
+        outputs = run_together(commands(it, folder, profiles, python, trainer, STEPS), LIMIT_S)
+    except Failed as failure:
+        sys.exit(str(failure))
     if trainer == "pytorch":
         seconds = [json.loads(line)["seconds"] for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     else:
-        seconds = [float(it) for out, _ in outputs for it in re.findall(r"^step \d+ .* seconds ([0-9.]+)$", out, re.MULTILINE)]
+        seconds = [float(it) for output in outputs for it in re.findall(r"^step \d+ .* seconds ([0-9.]+)$", output, re.MULTILINE)]
     return seconds[SKIPPED:]
 
 
-def measure(it, name, job, profiles, python, plan=None):
-    """Plans a job, or takes a plan, and trains it. Returns the plan's file, predicted and measured seconds."""
+def measure(it, name, job, profiles, python):
+    """Plans a job and trains the plan. Returns the plan's file, predicted and measured seconds."""
     trainer = job["target"]
     transport = TRANSPORT[trainer]
-    plan = plan or it.plan(name, job, transport=transport)
+    plan = it.plan(name, job, transport=transport)
     predicted = it.predict(plan, transport=transport)
     seconds = train(it, it.export(plan, transport=transport, target=trainer), profiles, python, trainer)
     return plan, predicted, seconds
@@ -145,7 +146,9 @@ def measure(it, name, job, profiles, python, plan=None):
 def run_settings(options, base, programs, profiles):
     wanted = [int(number) for number in options.settings.split(",")] if options.settings else \
         [number for number in range(len(SETTINGS)) if is_aside(number) == options.aside]
-    wanted = [number for number in wanted if SETTINGS[number][1] in options.networks.split(",")]
+    wanted = [number for number in wanted if SETTINGS[number][1] in options.networks]
+    if not wanted:
+        sys.exit("trainers_predicted.py: none of --settings is of --networks")
     rows = []
     for network in dict.fromkeys(SETTINGS[number][1] for number in wanted):
         with lab.Lab(programs, base / network, *NETWORKS[network]) as it:

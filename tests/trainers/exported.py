@@ -4,10 +4,11 @@ import sys
 import tempfile
 import unittest
 
-from four_hosts import FourHosts
+from four_hosts import MAX_DIFFERENCE, FourHosts
 
 PROGRAMS = sys.argv[1:3]
 STEPS = 4  # of runs that are compared with one of start.sh
+RATE = 1.0  # of SGD: gradients of another scale change the losses by more than the roundings of bf16
 # Untied embeddings, grouped queries, rotary positions; heads wider than hidden / heads, with norms of queries and keys.
 LLAMA = {"tied": False, "kv_heads": 2, "head_dim": 12, "positions": "rotary", "norm": "rms", "qk_norm": True, "gated": True,
          "biases": False}
@@ -26,10 +27,15 @@ class Exported(unittest.TestCase):
         self.hosts.plan(*arguments, **options)
         return self.hosts.export()
 
-    def assert_equal(self, losses, others, delta=1e-4):
+    def assert_equal(self, losses, others, delta=MAX_DIFFERENCE):
         self.assertEqual(len(losses), len(others))
         for loss, other in zip(losses, others):
             self.assertAlmostEqual(loss, other, delta=delta)
+
+    def assert_equal_in_bf16(self, losses, in_fp32):
+        """Of SGD with RATE."""
+        self.assert_equal(losses, in_fp32, delta=0.005)
+        self.assertNotEqual(losses, in_fp32)
 
     def assert_falling(self, losses):
         self.assertLess(sum(losses[-5:]), sum(losses[:5]) - 0.1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SKIPPED = 77  # exit code of a test that was skipped
+CONTINUED = "DTFM_TEST_CONTINUED_IN"  # environment variable: the Python in which a test continues
 SOURCE = Path(__file__).resolve().parents[2]
 REPORTS = SOURCE.parent / "shared" / "cases" / "reports"
 
@@ -198,8 +199,8 @@ def trainers_python():
 def run_in_trainers(*modules):
     """Continues in the trainers' Python, where `modules` can be imported. Exits if that is impossible."""
     python = trainers_python()
-    if Path(sys.prefix).resolve() != python.parent.parent.resolve():
-        os.environ["OMP_NUM_THREADS"] = "1"
+    if os.environ.get(CONTINUED) != str(python):
+        os.environ.update({CONTINUED: str(python), "OMP_NUM_THREADS": "1"})
         os.execv(python, [str(python), *sys.argv])
     for name in modules:
         try:

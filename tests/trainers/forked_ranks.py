@@ -27,6 +27,9 @@ def train(folder, rank, ranks, options, port):
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
         return end.code or 0
     except BaseException:
         traceback.print_exc()
@@ -42,6 +45,7 @@ def train_all(folder, ranks, options):
         if child == 0:
             code = train(folder, rank, ranks, options, port)
             sys.stdout.flush()
+            sys.stderr.flush()
             os._exit(code)
         children.append(child)
     while children:

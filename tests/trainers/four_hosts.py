@@ -7,13 +7,14 @@ usage: four_hosts.py DTFM_PLAN DTFM_EXPORT TRAINER FOLDER [STEPS]
 import json
 import os
 import re
-import subprocess
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from exported_plans import trainers_python
 from forked_ranks import free_port
+from processes import Failed, run_together
 
 HOSTS = {f"host{i}": f"127.0.0.{i + 1}" for i in range(4)}
 TOPOLOGY = f"""version: 1
@@ -26,11 +27,8 @@ MODEL = {"kind": "transformer", "layers": 4, "hidden": 32, "heads": 4, "sequence
 MODULES = {"deepspeed": "deepspeed", "pytorch": "torch.distributed", "pytorch-pipelining": "torch.distributed.pipelining"}
 # Of pytorch: "iteration 0: loss 4.123456, 0.012 s, …"; of the others: "step 0 loss 4.123456 seconds 0.012".
 STEP = re.compile(r"^(?:step|iteration) (\d+):? loss ([^\s,]+)", re.MULTILINE)
-TIMEOUT_S = 600
-
-
-class Failed(Exception):
-    pass
+LIMIT_S, STEP_LIMIT_S = 240, 5
+MAX_DIFFERENCE = 1e-4  # of the losses of a plan in fp32 and those of one process
 
 
 @dataclass
@@ -55,12 +53,9 @@ class FourHosts:
         (self.folder / "net.yaml").write_text(TOPOLOGY)
         (self.folder / "hosts.txt").write_text("".join(f"{name} {address}\n" for name, address in HOSTS.items()))
 
-    def run(self, *command, **options):
+    def run(self, *command, limit_s=LIMIT_S):
         """Returns what the command prints."""
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **options)
-        if done.returncode != 0:
-            raise Failed(f"{command[0]}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout
+        return run_together([(command, self.environment)], limit_s, cwd=self.folder)[0]
 
     def plan(self, pipeline, data, model=None, training=None, **parallelism):
         """Writes plan.json. Returns the summary."""
@@ -77,24 +72,24 @@ class FourHosts:
                  "--port", str(free_port()), "-o", name, "--quiet")
         return self.folder / name
 
-    def alone(self, folder, steps=20):
+    def alone(self, folder, steps=20, *options):
         """The same plan in one process of the runtime (--to pytorch): its model and samples are the same."""
         self.run(self.programs[1], folder / "plan.json", "--to", "pytorch", "--topology", "net.yaml", "-o", folder / "alone", "--quiet")
-        return Run(folder / "alone", steps, 1, ("--single",))
+        return Run(folder / "alone", steps, 1, ("--single", *options))
 
     def start(self, folder, steps=20):
         """Runs start.sh for every host. Returns the losses, and all output."""
-        started = [subprocess.Popen([folder / "start.sh", address, "--steps", str(steps)], env=self.environment, text=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for address in HOSTS.values()]
-        output = "\n".join(process.communicate(timeout=TIMEOUT_S)[0] for process in started)
-        if any(process.returncode != 0 for process in started):
-            raise Failed(f"start.sh: exit codes {[process.returncode for process in started]}\n{output}")
+        # start.sh sets CUDA_VISIBLE_DEVICES, with which ranks would see a GPU of this machine.
+        commands = [([folder / "start.sh", address, "--steps", str(steps), "--device", "cpu"], self.environment)
+                    for address in HOSTS.values()]
+        output = "\n".join(run_together(commands, LIMIT_S + steps * STEP_LIMIT_S))
         return losses(output, steps), output
 
     def train(self, *runs):
         """Trains all runs in forks of one process, which takes less time than start.sh. Returns the losses of each."""
         jobs = [[str(it.folder), it.ranks, ["--steps", str(it.steps), *it.options]] for it in runs]
-        self.run("python", Path(__file__).with_name("forked_ranks.py"), MODULES[self.trainer], json.dumps(jobs), env=self.environment)
+        self.run("python", Path(__file__).with_name("forked_ranks.py"), MODULES[self.trainer], json.dumps(jobs),
+                 limit_s=LIMIT_S + sum(it.steps for it in runs) * STEP_LIMIT_S)
         return [losses("".join(log.read_text() for log in sorted(it.folder.glob("rank-*.log"))), it.steps) for it in runs]
 
 
@@ -115,15 +110,19 @@ def main():
     print(f"\nExported to {folder}.\nTraining {steps} steps on CPUs (the plan's times are those of its network and GPUs, not of "
           "this machine). Each command is one host:")
     for address in HOSTS.values():
-        print(f"  {folder.name}/start.sh {address} --steps {steps}")
+        print(f"  {folder.name}/start.sh {address} --steps {steps} --device cpu")
     trained, _ = hosts.start(folder, steps)
     print(f"First step: loss {trained[0]:.4f}. Last step: loss {trained[-1]:.4f}.")
     [alone] = hosts.train(hosts.alone(folder, steps))
     difference = max(abs(a - b) for a, b in zip(trained, alone))
+    if not difference <= MAX_DIFFERENCE:
+        raise Failed(f"the losses differ from those of one process by {difference:.1g}, more than {MAX_DIFFERENCE}")
     print(f"One process has the same losses within {difference:.1g}.")
 
 
 if __name__ == "__main__":
+    for kind in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(kind, lambda *_: sys.exit(1))  # so that no process is left
     try:
         main()
     except Failed as error:

@@ -13,6 +13,14 @@ from four_hosts import Run
 class DeepSpeed(exported.Exported):
     target = "deepspeed"
 
+    def export_in_bf16(self, optimizer):
+        folder = self.export(2, 2, training={"precision": "bf16", "optimizer": optimizer}, optimizer_sharding="zero1")
+        path = folder / "ds_config.json"
+        config = json.loads(path.read_text())
+        config["optimizer"]["params"]["lr"] = exported.RATE
+        path.write_text(json.dumps(config))
+        return folder
+
     def test_training(self):
         folder = self.export(2, 2)
         losses, _ = self.hosts.start(folder)
@@ -21,17 +29,17 @@ class DeepSpeed(exported.Exported):
         recomputed = self.export(4, 1, training={"recompute": "full"})
         zero1 = self.export(2, 2, optimizer_sharding="zero1")
         self.assertEqual(json.loads((zero1 / "ds_config.json").read_text())["zero_optimization"]["stage"], 1)
-        in_bf16 = self.export(2, 2, optimizer_sharding="zero1", training={"precision": "bf16"})
-        in_fp32_sums = self.export(2, 2, optimizer_sharding="zero1", training={"precision": "bf16", "optimizer": "sgd-12"})
+        in_bf16, in_fp32_sums = self.export_in_bf16("sgd-8"), self.export_in_bf16("sgd-12")
         llama = self.export(2, 2, exported.LLAMA, {"optimizer": "sgd-8"}, optimizer_sharding="zero1")
         folders = [recomputed, zero1, in_bf16, in_fp32_sums, llama]
-        alone, llama_alone, *others, bf16, _, of_llama = self.hosts.train(
-            self.hosts.alone(folder), self.hosts.alone(llama, exported.STEPS), *(Run(it, exported.STEPS) for it in folders))
+        alone, sgd_alone, llama_alone, *others, bf16, fp32_sums, of_llama = self.hosts.train(
+            self.hosts.alone(folder), self.hosts.alone(in_bf16, exported.STEPS, "--lr", str(exported.RATE)),
+            self.hosts.alone(llama, exported.STEPS), *(Run(it, exported.STEPS) for it in folders))
         self.assert_equal(losses, alone)
         for other in others:
             self.assert_equal(other, losses[:exported.STEPS])
-        self.assert_equal(bf16, losses[:exported.STEPS], delta=0.02)
-        self.assertNotEqual(bf16, losses[:exported.STEPS])
+        self.assert_equal_in_bf16(bf16, sgd_alone)
+        self.assert_equal_in_bf16(fp32_sums, sgd_alone)
         self.assert_equal(of_llama, llama_alone)
 
     def test_errors(self):
