@@ -45,11 +45,11 @@ class SlowStart {
       window_ *= 2;
     }
     if (bytes == 0) return 0;
-    // A message within the window leaves in one burst, whose end waits in the queue of the link. The window
-    // grows to twice what was in flight (Linux, tcp_is_cwnd_limited).
-    const double burst = seconds > 0 ? 0 : std::min(bytes, path);
+    // What is left leaves in one burst, whose end waits in the queue of the link. Acknowledgements of it
+    // enlarge the window, to at most twice what was in flight (Linux, tcp_is_cwnd_limited).
+    const double burst = std::min(rest, path);
     queue_s_ = burst / bytes_per_s;
-    window_ = std::max(window_, 2 * burst);
+    window_ = std::max(window_, std::min(window_ + burst, 2 * burst));
     return seconds;
   }
   /// Its last byte was sent at `date`.

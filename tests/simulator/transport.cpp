@@ -48,8 +48,9 @@ TEST_CASE("a connection doubles its window until the path is full") {
   CHECK(local.stall_s(1e6, B, 0) == 0);
 }
 
-// The timeout is 0.4 s. A window of 231,680 bytes, last used at 10 s, halves once until 10.8 s, and then
-// fills less than the 200 kB of a round trip; it is back at its initial size after four halvings.
+// In the end, 200 kB are in flight, of which the last wait for 0.2 s in the queue: the timeout is 0.6 s, and
+// the window 400 kB. Last used at 10 s, it halves to the 200 kB of a round trip at 10.6 s, and to less
+// at 11.2 s; it is back at its initial size after five halvings.
 TEST_CASE("an idle connection halves its window for each timeout") {
   const auto after = [](double idle_s) {
     SlowStart connection(14480, 2 * a);
@@ -57,14 +58,15 @@ TEST_CASE("an idle connection halves its window for each timeout") {
     connection.use(10);
     return connection.stall_s(1e6, B, 10 + idle_s);
   };
-  CHECK(after(0.39) == 0);
-  CHECK(after(0.5) == Approx(2 * a - 115840 / B));
-  CHECK(after(0.79) == Approx(2 * a - 115840 / B));
-  CHECK(after(0.9) == Approx(2 * 2 * a - (57920 + 115840) / B));
+  CHECK(after(0.59) == 0);
+  CHECK(after(1.19) == 0);
+  CHECK(after(1.21) == Approx(2 * a - 100e3 / B));
+  CHECK(after(1.79) == Approx(2 * a - 100e3 / B));
+  CHECK(after(1.81) == Approx(2 * 2 * a - (50e3 + 100e3) / B));
   CHECK(after(100) == Approx(4 * 2 * a - 15 * 14480 / B));
 }
 
-// A message of 100 kB within the window takes 0.1 s, which its end waits: the timeout is 0.5 s.
+// A message of 100 kB within the window of 400 kB takes 0.1 s, which its end waits: the timeout is 0.5 s.
 TEST_CASE("the timeout has what a message waits in the queue of a link") {
   const auto after = [](double idle_s) {
     SlowStart connection(14480, 2 * a);
@@ -73,8 +75,20 @@ TEST_CASE("the timeout has what a message waits in the queue of a link") {
     connection.use(10);
     return connection.stall_s(1e6, B, 10 + idle_s);
   };
-  CHECK(after(0.49) == 0);
-  CHECK(after(0.51) == Approx(2 * a - 115840 / B));
+  CHECK(after(0.99) == 0);
+  CHECK(after(1.01) == Approx(2 * a - 100e3 / B));
+}
+
+// 14,480 bytes are followed by 20 kB within the doubled window, whose acknowledgements double what was in
+// flight. A rest that is shorter than half of the window does not enlarge it.
+TEST_CASE("what follows the last stall enlarges the window") {
+  const auto next = [](double bytes) {
+    SlowStart connection(14480, 2 * a);
+    CHECK(connection.stall_s(bytes, B, 0) == Approx(2 * a - 14480 / B));
+    return connection.stall_s(100e3, B, 0);
+  };
+  CHECK(next(14480 + 20e3) == Approx(2 * a - 40e3 / B));
+  CHECK(next(14480 + 10e3) == Approx(2 * 2 * a - (28960 + 57920) / B));
 }
 
 TEST_CASE("a window and data in the other direction limit the rate of a connection") {
