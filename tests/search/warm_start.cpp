@@ -176,6 +176,24 @@ TEST_CASE("a plan with uneven virtual stages is kept as it is, and replaced by o
     for (const Stage& stage : it.plan.pipelines[0].stages) CHECK(stage.virtual_layers.empty());
 }
 
+TEST_CASE(
+    "a running plan whose schedule the messages cannot run is replaced by one whose schedule they can") {
+  Problem problem = small_problem({2}, 4, 4);
+  Job running = problem.job;
+  running.execution.schedule = Schedule::interleaved;
+  running.execution.chunks = 2;
+  problem.job.execution.messaging = Messaging::deepspeed;
+  problem.job.automatic = {Setting::schedule};
+  IterationSearchOptions options = search_options();
+  options.warm = WarmStart{plan_of(running, 2, 1, 4), running, 1e6};
+  const IterationSearchResult found = search_iteration(problem, options);
+  REQUIRE(!found.finalists.empty());
+  for (const PlanCandidate& it : found.finalists) {
+    CHECK(can_run(Messaging::deepspeed, it.plan.execution.schedule));
+    CHECK(it.plan.execution.messaging == Messaging::deepspeed);
+  }
+}
+
 TEST_CASE("a warm search gives the same plans for any number of threads") {
   Problem problem = small_problem({3, 3}, 6, 12);
   const Plan before = two_pipelines(problem.job);

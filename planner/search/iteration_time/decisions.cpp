@@ -219,6 +219,10 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     if (undecided[decided.kind] && !it.is_degree && is_choice(job, decided.kind, decided.get(other)))
       it.set(job, it.get(other));
   }
+  if (!can_run(job.execution.messaging, job.execution.schedule)) {
+    job.execution.schedule = base.problem.job.execution.schedule;
+    job.execution.chunks = base.problem.job.execution.chunks;
+  }
   if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
