@@ -40,8 +40,7 @@ ScalarReductions scalar_reductions(const Job& job, const Plan& plan) {
   ScalarReductions result;
   const OptimizerShardingTraits& sharding = traits(plan.execution.optimizer_sharding);
   if (!traits(plan.execution.messaging).reduces_scalars || sharding.gradients) return result;
-  result.after_update = {{{over_replicas(plan, 0)}}};
-  result.sends_loss = true;
+  result.loss = over_replicas(plan, 0);
 
   const Precision precision = job.training.precision;
   const bool has_16_bits = traits(precision).bytes_per_element == 2;
@@ -53,10 +52,10 @@ ScalarReductions scalar_reductions(const Job& job, const Plan& plan) {
     ScalarReduction replicas{{}, count};
     for (std::size_t from_last = 0; from_last < plan.pipelines.front().stages.size(); ++from_last)
       replicas.routes.push_back(over_replicas(plan, from_last));
-    result.before_update.push_back(std::move(replicas));
+    result.norms.push_back(std::move(replicas));
   }
-  result.before_update.push_back(over_stages(plan));
-  result.before_update.back().count = count;
+  result.norms.push_back(over_stages(plan));
+  result.norms.back().count = count;
   return result;
 }
 

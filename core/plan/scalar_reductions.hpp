@@ -21,14 +21,14 @@ struct ScalarReduction {
 };
 
 struct ScalarReductions {
-  std::vector<ScalarReduction> before_update;  // one after another: the norm, in fp16 and bf16 an overflow
-  /// The loss, among the last stages. Each then sends it to its first stage, which begins the next iteration;
-  /// to other stages it comes in time.
-  std::vector<ScalarReduction> after_update;
-  bool sends_loss = false;
+  std::vector<ScalarReduction>
+      norms;  // before the update, one after another; in fp16 and bf16 an overflow, too
+  /// After the update, among the last stages; empty if the trainer reduces no scalars. Each then sends it to
+  /// its first stage, which begins the next iteration; other stages have it before they need it.
+  ScalarRoute loss;
 };
 
-/// None if the trainer reduces no scalars. The stages of `plan` may be virtual.
+/// The stages of `plan` may be virtual.
 ScalarReductions scalar_reductions(const Job& job, const Plan& plan);
 
 }  // namespace dtfm

@@ -188,11 +188,9 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
   const auto& model = std::get<Transformer>(bundle.job.model);
   std::vector<std::string> notes = {
       "the export trains on random tokens without a tokenizer (RandomTokens and NoTokenizer in "
-      "dtfm_plan.py): "
-      "to train on text, replace `dataloader` and `tokenizer`",
+      "dtfm_plan.py): to train on text, replace `dataloader` and `tokenizer`",
       "AdamW with learning rate 3e-4 after 2 warm-up steps, 20 steps in all: LEARNING_RATE, WARM_UP_STEPS "
-      "and STEPS in "
-      "dtfm_plan.py",
+      "and STEPS in dtfm_plan.py",
       "rotary base 500000 and norm epsilon 1e-5, those of Llama 3: ROPE_THETA and NORM_EPSILON in "
       "dtfm_plan.py",
       "collectives time out after 1800 s: TIMEOUT_SECONDS in dtfm_plan.py"};

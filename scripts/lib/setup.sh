@@ -106,7 +106,7 @@ install_cuda() {
   local toolkit program
   command -v nvcc >/dev/null && return
   install_environment cuda || {
-    continuing_without cuda
+    echo "The packages of python/requirements-cuda.txt cannot be installed." >&2
     return 1
   }
   toolkit=$(echo "$root"/build/cuda/lib/python3*/site-packages/nvidia/cu13)

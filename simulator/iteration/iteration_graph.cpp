@@ -106,20 +106,20 @@ class IterationGraph {
                : latency_s(from, to) + message_overhead_s(problem_.constants, problem_.topology, from, to);
   }
 
-  double longest_s(const ScalarReduction& reduction) const {
-    double longest = 0;
-    for (const ScalarRoute& route : reduction.routes) {
-      double seconds = 0;
-      for (std::size_t i = 1; i < route.size(); ++i) seconds += scalar_s(route[i - 1], route[i]);
-      longest = std::max(longest, seconds);
-    }
-    return longest * reduction.count;
+  double route_s(const ScalarRoute& route) const {
+    double seconds = 0;
+    for (std::size_t i = 1; i < route.size(); ++i) seconds += scalar_s(route[i - 1], route[i]);
+    return seconds;
   }
 
   /// Replicas have already waited for each other, and stages do so here. So all begin together.
   void add_norm() {
     double seconds = 0;
-    for (const ScalarReduction& it : scalars_.before_update) seconds += longest_s(it);
+    for (const ScalarReduction& it : scalars_.norms) {
+      double longest_s = 0;
+      for (const ScalarRoute& route : it.routes) longest_s = std::max(longest_s, route_s(route));
+      seconds += it.count * longest_s;
+    }
     if (seconds == 0) return;
     std::vector<int> all;
     for (const auto& [device, tasks] : last_) all.insert(all.end(), tasks.begin(), tasks.end());
@@ -129,13 +129,13 @@ class IterationGraph {
 
   /// The last stages begin to reduce the loss when they are done.
   void add_loss() {
-    if (!scalars_.sends_loss) return;
+    if (scalars_.loss.empty()) return;
     std::vector<int> all;
     for (const Pipeline& pipeline : plan_.pipelines) {
       const std::vector<int>& last = last_[pipeline.stages.back().devices.front()];
       all.insert(all.end(), last.begin(), last.end());
     }
-    const int loss = builder_.wait(longest_s(scalars_.after_update.front()), all, scalar_label(1));
+    const int loss = builder_.wait(route_s(scalars_.loss), all, scalar_label(1));
     for (const Pipeline& pipeline : plan_.pipelines) {
       const int from = pipeline.stages.back().devices.front(), to = pipeline.stages.front().devices.front();
       std::vector<int>& last = last_[to];

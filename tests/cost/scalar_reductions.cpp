@@ -35,8 +35,7 @@ Norms norms(Precision precision, OptimizerSharding sharding, Optimizer optimizer
   problem.job.training.optimizer = optimizer;
   problem.job.execution.optimizer_sharding = sharding;
   Norms found;
-  for (const ScalarReduction& it :
-       scalar_reductions(problem.job, plan_of(problem.job, 3, 2, 1)).before_update) {
+  for (const ScalarReduction& it : scalar_reductions(problem.job, plan_of(problem.job, 3, 2, 1)).norms) {
     const bool is_of_stages = it.routes.front() == ScalarRoute{0, 1, 2, 0, 1};
     if (!is_of_stages) CHECK(it.routes.front() == ScalarRoute{2, 5, 2});
     CHECK(it.routes.size() == (is_of_stages ? 2 : 3));
@@ -61,9 +60,8 @@ TEST_CASE("only trainers that reduce scalars wait for them") {
   Problem problem = of_deepspeed(2);
   problem.job.execution.messaging = Messaging::torch;
   const ScalarReductions none = scalar_reductions(problem.job, plan_of(problem.job, 3, 2, 1));
-  CHECK(none.before_update.empty());
-  CHECK(none.after_update.empty());
-  CHECK(!none.sends_loss);
+  CHECK(none.norms.empty());
+  CHECK(none.loss.empty());
 }
 
 // One micro-batch: three forwards and backwards, four messages. The first stage is the last to end, and then

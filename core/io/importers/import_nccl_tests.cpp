@@ -38,7 +38,8 @@ struct NcclRun {
   bool has_bandwidth = false, has_traffic = false;
 };
 
-/// Indices of the columns of the out-of-place results; only `time` is never 0, which is that of none.
+/// Indices of the columns of the out-of-place results. 0: the output has no such column; it always has
+/// `time`.
 struct Columns {
   std::size_t time = 0, bandwidth = 0, bus_bandwidth = 0, wrong = 0;
 };

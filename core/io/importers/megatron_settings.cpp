@@ -15,7 +15,7 @@ namespace {
 
 using Value = std::optional<std::string>;
 
-/// The second is short for the first with the value selective.
+/// The second flag stands for the first with the value `selective`.
 constexpr std::string_view recompute_granularity = "--recompute-granularity",
                            recompute_activations = "--recompute-activations";
 
@@ -204,9 +204,9 @@ const MegatronSettingFlag execution_flags[] = {
     {"--microbatch-group-size-per-virtual-pipeline-stage", FlagArgument::word,
      [](const MegatronRun&) { return Value(); }, says<Setting::schedule>,
      [](const MegatronFlags&, const MegatronRun& run) { return fmt::format("{}", run.stages); }},
-    {"--recompute-activations", FlagArgument::none, [](const MegatronRun&) { return Value(); },
+    {recompute_activations, FlagArgument::none, [](const MegatronRun&) { return Value(); },
      says<Setting::recompute>},
-    {"--recompute-granularity", FlagArgument::word,
+    {recompute_granularity, FlagArgument::word,
      [](const MegatronRun& run) {
        const Recomputation kind = run.job.execution.recomputation;
        return given_if(kind != Recomputation::none, std::string(name_of(kind)));
@@ -259,7 +259,7 @@ bool matters(const MegatronFlags& flags, const MegatronSettingFlag& row, const M
   if (row.name == "--attention-dropout") return !has_flash(run.job);
   if (row.name == recompute_activations) return false;
   if (row.name == "--recompute-method" || row.name == "--recompute-num-layers")
-    return flags.has("--recompute-granularity") && flags.text("--recompute-granularity") == "full" &&
+    return flags.has(recompute_granularity) && flags.text(recompute_granularity) == "full" &&
            run.job.execution.recomputation == Recomputation::full;
   if (row.name == "--recompute-modules") return run.job.execution.recomputation == Recomputation::selective;
   if (row.name == "--sequence-parallel") return run.tensor > 1;
@@ -291,7 +291,7 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
                               : flags.has("--bf16") ? Precision::bf16
                                                     : Precision::tf32;
   const auto number = [&](const char* flag) { return fmt::format("{}", flags.number(flag).value_or(1)); };
-  const auto word = [&](const char* flag, std::string by_default) {
+  const auto word = [&](std::string_view flag, std::string by_default) {
     return flags.has(flag) ? flags.text(flag) : std::move(by_default);
   };
   const auto is_given = [&](const char* flag) { return std::string(flags.has(flag) ? "true" : "false"); };
@@ -317,7 +317,7 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
       {Setting::tied_embedding_sync, flags.has("--untie-embeddings-and-output-weights") ? "false" : "true"},
       {Setting::sequence_parallel, has_groups ? is_given("--sequence-parallel") : "true"},
       {Setting::recompute,
-       flags.has("--recompute-activations") ? "selective" : word("--recompute-granularity", "none")}};
+       flags.has(recompute_activations) ? "selective" : word(recompute_granularity, "none")}};
 }
 
 std::vector<std::string> megatron_differences(const MegatronFlags& flags, const MegatronRun& run) {

@@ -102,30 +102,30 @@ bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipelin
   return true;
 }
 
+double scalar_route_s(const IterationModel& model, const ScalarRoute& route) {
+  const Problem& problem = model.problem;
+  double seconds = 0;
+  for (std::size_t i = 1; i < route.size(); ++i)
+    seconds += model.network.message(route[i - 1], route[i]).latency_s +
+               message_overhead_s(problem.constants, problem.topology, route[i - 1], route[i]);
+  return seconds;
+}
+
 /// Seconds of all reductions of scalars, each of which all devices begin together.
 double scalar_reductions_s(const IterationModel& model, const Plan& plan) {
   const ScalarReductions reductions = scalar_reductions(model.problem.job, plan);
-  double seconds = 0;
-  for (const std::vector<ScalarReduction>* list : {&reductions.before_update, &reductions.after_update})
-    for (const ScalarReduction& reduction : *list) {
-      double longest_s = 0;
-      for (const ScalarRoute& route : reduction.routes) {
-        double route_s = 0;
-        for (std::size_t i = 1; i < route.size(); ++i)
-          route_s +=
-              model.network.message(route[i - 1], route[i]).latency_s +
-              message_overhead_s(model.problem.constants, model.problem.topology, route[i - 1], route[i]);
-        longest_s = std::max(longest_s, route_s);
-      }
-      seconds += reduction.count * longest_s;
-    }
-  double sent_s = 0;
-  if (reductions.sends_loss)
-    for (const Pipeline& pipeline : plan.pipelines)
-      sent_s = std::max(sent_s, model.network
-                                    .message(pipeline.stages.back().devices.front(),
-                                             pipeline.stages.front().devices.front())
-                                    .total_s(0));
+  if (reductions.loss.empty()) return 0;
+  double seconds = scalar_route_s(model, reductions.loss), sent_s = 0;
+  for (const ScalarReduction& norm : reductions.norms) {
+    double longest_s = 0;
+    for (const ScalarRoute& route : norm.routes)
+      longest_s = std::max(longest_s, scalar_route_s(model, route));
+    seconds += norm.count * longest_s;
+  }
+  for (const Pipeline& pipeline : plan.pipelines) {
+    const int from = pipeline.stages.back().devices.front(), to = pipeline.stages.front().devices.front();
+    sent_s = std::max(sent_s, model.network.message(from, to).total_s(0));
+  }
   return seconds + sent_s;
 }
 
