@@ -41,24 +41,26 @@ kernels::DType require_number_type(Precision precision) {
 /// Layer shape for a micro-batch of one sequence on one device. Throws Error for a model without kernels.
 kernels::TransformerShape shape_of(const Job& job) {
   const auto* model = std::get_if<Transformer>(&job.model);
-  const auto refuse = [&](const char* what) {
+  const auto refuse = [&](const std::string& what) {
     return Error("job " + job.name,
                  fmt::format("its layers cannot be measured: there are no kernels for {}", what));
   };
   if (!model) throw refuse("anything but transformers");
   if (model->encoder) throw refuse("encoders");
-  if (model->qk_norm) throw refuse("norms of queries and keys");
-  if (model->rms_norm == model->biases) throw refuse("layer norm without biases, or RMS norm with biases");
+  if (model->qk_norm != QkNorm::none) throw refuse("norms of queries and keys");
+  if (const std::string beyond = beyond_plain_blocks(*model); !beyond.empty()) throw refuse(beyond);
+  const bool is_rms = model->norm == Norm::rms;
+  if (is_rms == model->biases.mlp) throw refuse("layer norm without biases, or RMS norm with biases");
   kernels::TransformerShape shape;
   shape.sequence = model->sequence;
   shape.hidden = model->hidden;
   shape.heads = model->heads;
-  shape.kv_heads = model->kv_heads > 0 ? model->kv_heads : model->heads;
+  shape.kv_heads = kv_head_count(*model);
   shape.head_size = model->head_dim;
-  shape.ffn = model->feed_forward > 0 ? model->feed_forward : 4 * model->hidden;
+  shape.ffn = mlp_width(*model);
   shape.vocabulary = model->vocabulary;
   shape.gated = model->gated;
-  shape.rms = model->rms_norm;
+  shape.rms = is_rms;
   shape.rotary = !model->learned_positions;
   shape.dtype = require_number_type(job.training.precision);
   return shape;

@@ -5,6 +5,7 @@
 
 #include "core/base/index.hpp"
 #include "core/base/kind_table.hpp"
+#include "core/model/transformer_layers.hpp"
 
 namespace dtfm {
 namespace {
@@ -12,98 +13,6 @@ namespace {
 constexpr auto model_inputs =
     std::to_array<ModelInputTraits>({{ModelInput::tokens, "tokens"}, {ModelInput::images, "images"}});
 static_assert(has_row_for_each(model_inputs, ModelInput::images));
-
-/// Sizes of a transformer, with defaults filled in.
-struct BlockShape {
-  explicit BlockShape(const Transformer& model)
-      : h(model.hidden),
-        a(model.heads),
-        d(head_width(model)),
-        q(a * d),
-        kv(model.kv_heads > 0 ? d * model.kv_heads : q),
-        f(model.feed_forward > 0 ? model.feed_forward : 4 * h),
-        s(model.sequence),
-        v(model.vocabulary),
-        positions(model.positions > 0 ? model.positions : s),
-        norm(model.rms_norm ? h : 2 * h) {}
-  double h, a, d, q, kv, f, s, v, positions;  // q, kv: widths of the queries, and of keys and of values
-  double norm;                                // parameters of a norm of the hidden size
-};
-
-/// Number of weights in the matrices of a block.
-double matrices(const Transformer& model, const BlockShape& n) {
-  return 2 * n.h * n.q + 2 * n.h * n.kv + (model.gated ? 3 : 2) * n.h * n.f;
-}
-
-double biases(const Transformer& model, const BlockShape& n) {
-  if (!model.biases) return 0;
-  return n.q + n.h + 2 * n.kv + (model.gated ? 2 : 1) * n.f + n.h;
-}
-
-Layer block(const Transformer& model, double element_scale) {
-  const BlockShape n(model);
-  Layer layer;
-  layer.name = "block";
-  layer.parameters = matrices(model, n) + biases(model, n) + 2 * n.norm;
-  if (model.qk_norm) layer.parameters += 2 * n.norm * n.d / n.h;
-  layer.attention = Flops(4 * n.s * n.s * n.q);
-  layer.forward = Flops(2 * n.s * matrices(model, n)) + layer.attention;
-  layer.backward = 2 * layer.forward;
-  layer.output = Bytes(2 * n.s * n.h * element_scale);
-  const double core = n.a * n.s * n.s;
-  if (!model.flash_attention) {
-    const double probabilities = 2 * core * element_scale;
-    layer.attention_memory = Bytes(model.attention_dropout ? 2 * probabilities + core : probabilities);
-  }
-  const double norms = 4 * n.s * n.h, qk_norms = model.qk_norm ? 2 * n.s * (n.q + n.kv) : 0,
-               attention = 2 * n.s * n.h + 4 * n.s * n.q + 4 * n.s * n.kv,
-               mlp = 2 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f, masks = 2 * n.s * n.h;
-  layer.activation_memory =
-      Bytes((norms + qk_norms + attention + mlp) * element_scale + masks) + layer.attention_memory;
-  const double inputs = 4 * n.s * n.h;  // of attention and of the MLP
-  layer.replicated_memory = Bytes((norms + inputs) * element_scale + masks);
-  return layer;
-}
-
-Layer embedding(const Transformer& model, double element_scale) {
-  const BlockShape n(model);
-  Layer layer;
-  layer.name = "embedding";
-  layer.parameters = n.v * n.h;
-  if (model.learned_positions) layer.parameters += n.positions * n.h;
-  if (model.encoder) layer.parameters += 2 * n.h + n.norm;
-  layer.output = Bytes(2 * n.s * n.h * element_scale);
-  layer.activation_memory = layer.replicated_memory = Bytes(8 * n.s + n.s * n.h);
-  return layer;
-}
-
-Layer head(const Transformer& model, double element_scale) {
-  const BlockShape n(model);
-  Layer layer;
-  layer.name = "head";
-  const double transform = n.h * n.h + n.h;
-  layer.parameters = n.v * n.h;
-  if (model.tied) layer.tied_parameters = n.v * n.h;
-  // Encoder: pooler, transform with its norm, and a bias for the vocabulary; otherwise the final norm.
-  layer.parameters += model.encoder ? 2 * transform + n.norm + n.v : n.norm;
-  layer.forward = Flops(2 * n.s * n.h * n.v + (model.encoder ? 2 * n.s * n.h * n.h : 0));
-  layer.backward = 2 * layer.forward;
-  layer.head = layer.forward;
-  layer.output = Bytes(2 * n.s * n.h * element_scale);  // for a further layer; logits are not sent
-  layer.replicated_memory = Bytes(4 * n.s * n.h * element_scale);
-  layer.activation_memory = layer.replicated_memory + Bytes(4 * n.s * n.v);  // logits in fp32
-  return layer;
-}
-
-LayerKinds transformer_kinds(const Transformer& model, double element_bytes) {
-  const double element_scale = element_bytes / 2;  // the formulas are for 16-bit numbers
-  LayerKinds result{
-      {embedding(model, element_scale), block(model, element_scale), head(model, element_scale)}, {}};
-  result.kinds_of_layer.assign(at(model.layers), {1});
-  result.kinds_of_layer.front() = {0, 1};
-  result.kinds_of_layer.back().push_back(2);
-  return result;
-}
 
 LayerKinds chain_kinds(const LayerChain& model) {
   LayerKinds result;
@@ -119,6 +28,7 @@ LayerKinds chain_kinds(const LayerChain& model) {
 /// Sum of two kinds computed one after another.
 Layer concatenate(Layer first, const Layer& second) {
   first.parameters += second.parameters;
+  first.expert_parameters += second.expert_parameters;
   first.tied_parameters += second.tied_parameters;
   first.forward += second.forward;
   first.backward += second.backward;

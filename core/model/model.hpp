@@ -10,50 +10,22 @@
 #include <vector>
 
 #include "core/base/units.hpp"
+#include "core/model/transformer.hpp"
 
 namespace dtfm {
-
-/// A transformer: equal blocks between an embedding and a head. The defaults are those of GPT-2.
-struct Transformer {
-  int layers = 0, hidden = 0, heads = 0, sequence = 0, vocabulary = 0;
-  int kv_heads = 0;      // key-value heads (grouped-query attention); 0: as many as `heads`
-  int head_dim = 0;      // width of a head; 0: hidden ÷ heads (`head_width`)
-  int feed_forward = 0;  // MLP width; 0: 4 · hidden
-  int positions = 0;     // rows of the position table; 0: as many as `sequence`
-  bool gated = false;    // MLP with three matrices instead of two (SwiGLU)
-  bool biases = true;
-  bool rms_norm = false;          // RMS norms, which have no biases
-  bool qk_norm = false;           // norms of the queries and of the keys of a head
-  bool learned_positions = true;  // a position table; otherwise rotary, without parameters
-  bool tied = true;               // embedding and head share one matrix
-  bool encoder = false;           // BERT: token types, embedding norm, pooler, transform before the head
-  bool flash_attention = false;   // the attention core keeps nothing of size sequence²
-  bool attention_dropout = true;  // without flash attention: dropout of attention probabilities
-
-  friend bool operator==(const Transformer&, const Transformer&) = default;
-};
-
-/// Width of an attention head.
-inline int head_width(const Transformer& model) {
-  return model.head_dim > 0 ? model.head_dim : model.hidden / model.heads;
-}
-
-/// Whether it has the modules of Llama: RMS norms, gated MLPs, no learned positions.
-inline bool is_llama_like(const Transformer& model) {
-  return model.rms_norm && model.gated && !model.learned_positions;
-}
 
 /// One layer of a chain, or a kind of layer. Sizes and operations are per sequence (or sample).
 struct Layer {
   std::string name;
   double parameters = 0;
-  double tied_parameters = 0;  // part of them shared with the first layer; a stage with both holds one copy
-  Flops forward, backward;     // backward without recomputation
-  Flops attention;             // part of the forward that selective recomputation repeats
-  Flops head;                  // part of the forward that is never recomputed: final norm, head, loss
-  Bytes output;                // sent to the next layer
-  Bytes activation_memory;     // kept from forward to backward without recomputation, including the input
-  Bytes attention_memory;      // part of it that selective recomputation does not keep
+  double expert_parameters = 0;  // part of them in routed experts, of which a token visits only some
+  double tied_parameters = 0;    // part of them shared with the first layer; a stage with both holds one copy
+  Flops forward, backward;       // backward without recomputation
+  Flops attention;               // part of the forward that selective recomputation repeats
+  Flops head;                    // part of the forward that is never recomputed: final norm, head, loss
+  Bytes output;                  // sent to the next layer
+  Bytes activation_memory;       // kept from forward to backward without recomputation, including the input
+  Bytes attention_memory;        // part of it that selective recomputation does not keep
   /// Part of `activation_memory`, without the attention core, that every device of a tensor-parallel group
   /// keeps whole unless sequence parallelism divides it.
   Bytes replicated_memory;
@@ -98,8 +70,9 @@ inline constexpr double token_id_bytes = 8;
 double input_bytes(const Model& model);
 
 /// A model as profiles see it: the kinds of layers that are measured, and the kinds that make up each layer
-/// of the chain. A transformer has the kinds `embedding`, `block` and `head`; its first layer is an embedding
-/// and a block, its last one a block and a head. In a chain of heterogeneous layers, equal layers are of one
+/// of the chain. A transformer has the kinds `embedding`, `block` (or several, if blocks differ) and `head`,
+/// and `prediction` for each further token that it predicts; its first layer is an embedding and a block, its
+/// last one a block, a head and the predictions. In a chain of heterogeneous layers, equal layers are of one
 /// kind.
 struct LayerKinds {
   std::vector<Layer> kinds;
@@ -123,6 +96,8 @@ struct LayerKinds {
 /// - of that, the inputs of norms, attention and MLP and the dropout masks (10 s h) are replicated in a
 ///   tensor-parallel group without sequence parallelism (same source); so are the inputs of the final norm
 ///   and of the head, and what the embedding keeps;
+/// - a window of w tokens limits the attention core to 4 s w q FLOPs with flash attention;
+/// - other modules: core/model/transformer_layers.cpp;
 /// - the head takes 2 s h V FLOPs, and keeps 4 s h bytes (twice that with 32 bits) and logits in fp32, 4 s V;
 /// - the embedding keeps 8 s + s h bytes (activation memory as in the latter paper and in Megatron-LM).
 LayerKinds layer_kinds(const Model& model, double element_bytes);

@@ -65,6 +65,11 @@ CompressionEffect low_rank_effect(double rank, double value_bytes, const Model& 
     throw Error("",
                 "low-rank compression requires a model of kind transformer, whose matrices are known; use "
                 "`8-bit`, `4-bit` or `top-1%`");
+  if (const std::string beyond = beyond_plain_blocks(*transformer); !beyond.empty())
+    throw Error("",
+                fmt::format("low-rank compression does not support models with {}; use `8-bit`, `4-bit` or "
+                            "`top-1%`",
+                            beyond));
   double parameters = 0;
   for (const Layer& layer : layer_chain(model, value_bytes))
     parameters += layer.parameters - layer.tied_parameters;

@@ -18,8 +18,8 @@ namespace {
 Transformer timing_shape(Transformer model) {
   model.layers = model.positions = 0;
   model.tied = model.attention_dropout = true;
-  if (model.kv_heads == 0) model.kv_heads = model.heads;
-  if (model.feed_forward == 0) model.feed_forward = 4 * model.hidden;
+  model.kv_heads = kv_head_count(model);
+  model.feed_forward = mlp_width(model);
   model.head_dim = head_width(model);
   return model;
 }

@@ -290,13 +290,12 @@ std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tens
   if (model->heads % tensor != 0)
     return fmt::format("{} heads are not a multiple of tp={}", model->heads, tensor);
   if (target.tensor_division == TensorDivision::heads) return "";
-  const int kv_heads = model->kv_heads > 0 ? model->kv_heads : model->heads;
+  const int kv_heads = kv_head_count(*model);
   const bool replicates = target.tensor_division == TensorDivision::widths;
   if (kv_heads % tensor != 0 && (!replicates || tensor % kv_heads != 0))
     return fmt::format("{} key-value heads are not a multiple{} of tp={}", kv_heads,
                        replicates ? " or divisor" : "", tensor);
-  if (const int width = model->feed_forward > 0 ? model->feed_forward : 4 * model->hidden;
-      width % tensor != 0)
+  if (const int width = mlp_width(*model); width % tensor != 0)
     return fmt::format("feed_forward {} is not a multiple of tp={}", width, tensor);
   if (target.sequence_parallel.value_or(job.parallelism.sequence_parallel) && model->sequence % tensor != 0)
     return fmt::format("sequence {} is not a multiple of tp={}, as sequence_parallel requires",

@@ -222,10 +222,10 @@ class Requirements {
 std::string differences_from_llama(const Transformer& model) {
   std::vector<std::string_view> found;
   if (model.learned_positions) found.emplace_back("learned positions");
-  if (!model.rms_norm) found.emplace_back("layer norms");
+  if (model.norm != Norm::rms) found.emplace_back("layer norms");
   if (!model.gated) found.emplace_back("an MLP without gate");
-  if (model.biases) found.emplace_back("biases");
-  if (model.qk_norm) found.emplace_back("norms of queries and keys (qk_norm)");
+  if (model.biases.mlp) found.emplace_back("biases");
+  if (model.qk_norm != QkNorm::none) found.emplace_back("norms of queries and keys (qk_norm)");
   return fmt::format("{}", fmt::join(found, ", "));
 }
 
@@ -249,6 +249,11 @@ void check_model(const TargetTraits& target, const Job& job) {
         fmt::format("the model is an encoder, but exports to {} train only decoders; use --to torchrun and "
                     "rank_table.json with your own program",
                     target.name));
+  if (const std::string beyond = beyond_plain_blocks(*transformer); !beyond.empty())
+    reject(fmt::format(
+        "the model has {}, which exports to {} do not write; use --to torchrun and rank_table.json "
+        "with your own program",
+        beyond, target.name));
   if (const std::string differences = differences_from_llama(*transformer);
       target.llama_only && !differences.empty())
     reject(

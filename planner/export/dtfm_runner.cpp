@@ -147,8 +147,8 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
       "import dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
       "it measures throughput: every replica trains on the same data"};
   if (const auto* model = std::get_if<Transformer>(&bundle.job.model);
-      model && (model->gated || model->rms_norm || !model->learned_positions || model->kv_heads > 0 ||
-                model->head_dim > 0 || model->qk_norm))
+      model && (model->gated || model->norm != Norm::layer || !model->learned_positions ||
+                model->kv_heads > 0 || model->head_dim > 0 || model->qk_norm != QkNorm::none))
     notes.emplace_back("its modules are those of GPT: change modules/gpt_modules.py to the plan's model");
   return notes;
 }

@@ -102,30 +102,30 @@ ExportFiles files(const ExportBundle& bundle) {
   const Precision precision = bundle.job.training.precision;
   const int micro_batch = bundle.job.execution.micro_batch, stages = stage_count(bundle);
   const auto number = [](int value) { return fmt::format("{}", value); };
-  return {{file_name,
-           fill_template(
-               export_torchtitan_py,
-               {{"layers", number(model.layers)},
-                {"hidden", number(model.hidden)},
-                {"heads", number(model.heads)},
-                {"kv_heads", number(model.kv_heads > 0 ? model.kv_heads : model.heads)},
-                {"head_dim", number(head_width(model))},
-                {"feed_forward", number(model.feed_forward > 0 ? model.feed_forward : 4 * model.hidden)},
-                {"vocabulary", number(model.vocabulary)},
-                {"sequence", number(model.sequence)},
-                {"tied", model.tied ? "True" : "False"},
-                {"matmul", precision == Precision::tf32 ? std::string(tf32_line) : ""},
-                {"local_batch",
-                 number(stages > 1 ? micro_batches_per_pipeline(bundle) * micro_batch : micro_batch)},
-                {"global_batch", number(bundle.job.training.global_batch)},
-                {"compute", precision == Precision::bf16 ? "bfloat16" : "float32"},
-                {"stages", number(stages)},
-                {"replicas", number(replica_count(bundle))},
-                {"tensor", number(tensor_degree(bundle))},
-                {"schedule", to_text(schedules, name_of(bundle.job.execution.schedule))},
-                {"micro_batch", number(micro_batch)},
-                {"modules", format_modules(stage_modules(bundle))},
-                {"recompute", to_text(recomputations, name_of(bundle.job.execution.recomputation))}})}};
+  return {
+      {file_name,
+       fill_template(export_torchtitan_py,
+                     {{"layers", number(model.layers)},
+                      {"hidden", number(model.hidden)},
+                      {"heads", number(model.heads)},
+                      {"kv_heads", number(kv_head_count(model))},
+                      {"head_dim", number(head_width(model))},
+                      {"feed_forward", number(mlp_width(model))},
+                      {"vocabulary", number(model.vocabulary)},
+                      {"sequence", number(model.sequence)},
+                      {"tied", model.tied ? "True" : "False"},
+                      {"matmul", precision == Precision::tf32 ? std::string(tf32_line) : ""},
+                      {"local_batch",
+                       number(stages > 1 ? micro_batches_per_pipeline(bundle) * micro_batch : micro_batch)},
+                      {"global_batch", number(bundle.job.training.global_batch)},
+                      {"compute", precision == Precision::bf16 ? "bfloat16" : "float32"},
+                      {"stages", number(stages)},
+                      {"replicas", number(replica_count(bundle))},
+                      {"tensor", number(tensor_degree(bundle))},
+                      {"schedule", to_text(schedules, name_of(bundle.job.execution.schedule))},
+                      {"micro_batch", number(micro_batch)},
+                      {"modules", format_modules(stage_modules(bundle))},
+                      {"recompute", to_text(recomputations, name_of(bundle.job.execution.recomputation))}})}};
 }
 
 /// Number of layers in each part. Asserts that the parts list the embedding, all layers in order, the norm

@@ -90,8 +90,10 @@ TEST_CASE("a profile written by the kernels contains what was measured") {
   Transformer shape{0, 4096, 32, 2048, 128256};
   shape.kv_heads = 8;
   shape.feed_forward = 14336;
-  shape.gated = shape.rms_norm = shape.flash_attention = true;
-  shape.biases = shape.learned_positions = false;
+  shape.gated = shape.flash_attention = true;
+  shape.norm = Norm::rms;
+  shape.biases = no_biases;
+  shape.learned_positions = false;
   REQUIRE(profile.shape);
   CHECK(*profile.shape == shape);
   CHECK(profile.software ==
@@ -145,9 +147,9 @@ TEST_CASE("what cannot be measured is rejected") {
   model.encoder = true;
   CHECK(rejection_message() == "job tiny: its layers cannot be measured: there are no kernels for encoders");
   model.encoder = false;
-  model.biases = false;
+  model.biases = no_biases;
   CHECK_THAT(rejection_message(), contains("there are no kernels for layer norm without biases"));
-  model.biases = true;
+  model.biases = {};
   model.heads = 4;
   CHECK_THAT(
       rejection_message(),

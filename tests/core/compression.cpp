@@ -92,8 +92,9 @@ TEST_CASE("low-rank compression knows the matrices of grouped queries and gated 
   model.kv_heads = 8;
   model.feed_forward = 14336;
   model.gated = true;
-  model.biases = model.learned_positions = model.tied = false;
-  model.rms_norm = true;
+  model.biases = no_biases;
+  model.learned_positions = model.tied = false;
+  model.norm = Norm::rms;
   model.vocabulary = 128256;
   const double h = 4096, f = 14336, v = 128256, blocks = 32;
   const double matrices = blocks * (2 * h * h + 2 * h * 1024 + 3 * h * f) + 2 * v * h;

@@ -1,4 +1,5 @@
 #include "core/model/model.hpp"
+#include "core/model/model_summary.hpp"
 
 #include "tests/support/catch.hpp"
 
@@ -10,8 +11,10 @@ Transformer llama_3_8b() {
   Transformer model{32, 4096, 32, 8192, 128256};
   model.kv_heads = 8;
   model.feed_forward = 14336;
-  model.gated = model.rms_norm = true;
-  model.biases = model.learned_positions = model.tied = false;
+  model.gated = true;
+  model.norm = Norm::rms;
+  model.biases = no_biases;
+  model.learned_positions = model.tied = false;
   return model;
 }
 
@@ -42,19 +45,21 @@ TEST_CASE("heads may have another width than hidden ÷ heads") {
   model.kv_heads = 8;
   model.head_dim = 128;
   model.feed_forward = 9728;
-  model.gated = model.rms_norm = model.flash_attention = true;
-  model.biases = model.learned_positions = false;
+  model.gated = model.flash_attention = true;
+  model.norm = Norm::rms;
+  model.biases = no_biases;
+  model.learned_positions = false;
   CHECK(all_parameters(model) == 4022458880);
   double flops = 0;
   for (const Layer& layer : layer_chain(Model(model), 2)) flops += (layer.forward + layer.backward).value();
   CHECK(flops == 3 * 42846056873984.0);  // 1.28538e14
   // Queries and keys before their norms: 2 · 4096 · (4096 + 1024) bytes.
   const double kept = layer_kinds(model, 2).kinds[1].activation_memory.value();
-  model.qk_norm = true;
+  model.qk_norm = QkNorm::head;
   CHECK(all_parameters(model) == 4022468096);
   CHECK(layer_kinds(model, 2).kinds[1].activation_memory.value() - kept == 2 * 4096 * (4096 + 1024));
-  model.rms_norm =
-      false;  // layer norms have twice as many: also those of the 72 norms of 2560 and the final one
+  // Layer norms have twice as many: also those of the 72 norms of 2560 and the final one.
+  model.norm = Norm::layer;
   CHECK(all_parameters(model) == 4022468096 + 73 * 2560 + 36 * 2 * 128);
 }
 
@@ -165,4 +170,104 @@ TEST_CASE("equal layers of a chain are one kind") {
   CHECK(kinds.kinds == std::vector<Layer>{wide, narrow});
   CHECK(kinds.kinds_of_layer == std::vector<std::vector<int>>{{0}, {1}, {0}, {0}});
   CHECK(layer_chain(kinds) == std::vector<Layer>{wide, narrow, wide, wide});
+}
+
+// h = 8, s = 16, E = 4 experts of width 6, of which a token visits 2, and shared experts of width 10. Per
+// expert 3 · 8 · 6 = 144 weights; shared 3 · 8 · 10 = 240; router 8 · 4. Attention 4 · 64, two RMS norms
+// of 8. Kept, beside attention (2 s h + 8 s h) and norms (4 s h), masks (2 s h): the input 2 s h, router 8 s
+// E; per visit the input 2 s h and 6 s · 6; 6 s · 10 for the shared experts.
+TEST_CASE("a mixture of experts has the operations of the experts that a token visits") {
+  Transformer model{3, 8, 2, 16, 100};
+  model.gated = model.flash_attention = true;
+  model.biases = no_biases;
+  model.norm = Norm::rms;
+  model.experts = {.count = 4, .per_token = 2, .width = 6, .shared_width = 10};
+  const Layer block = layer_kinds(model, 2).kinds[1];
+  CHECK(block.parameters == 4 * 144 + 240 + 32 + 256 + 16);
+  CHECK(block.expert_parameters == 4 * 144);
+  CHECK(block.forward.value() == 2 * 16 * (2 * 144 + 240 + 32 + 256) + 4 * 256 * 8);
+  CHECK(block.activation_memory.value() ==
+        16 * (10 * 8 + 4 * 8 + 2 * 8 + 2 * 8 + 8 * 4 + 2 * (2 * 8 + 6 * 6) + 6 * 10));
+}
+
+// h = 8, s = 16, 2 heads with 4 + 2 numbers in queries and keys and 3 in values; latent widths 5 and 7. The
+// matrices: 8 · 5 and 5 · 12 for queries, 8 · (7 + 2) and 7 · 2 · (4 + 3) for keys and values, 6 · 8 for the
+// output; norms of 5 and 7. Scores take 2 s² · 12 FLOPs, the weighted sum 2 s² · 6.
+TEST_CASE("latent attention has projections to and from latent vectors") {
+  Transformer model{3, 8, 2, 16, 100};
+  model.flash_attention = true;
+  model.biases = no_biases;
+  model.norm = Norm::rms;
+  model.latent = {.kv_rank = 7, .query_rank = 5, .nope_dim = 4, .rope_dim = 2, .value_dim = 3};
+  const double matrices = 40 + 60 + 72 + 98 + 48, mlp = 2 * 8 * 32;
+  Layer block = layer_kinds(model, 2).kinds[1];
+  CHECK(block.parameters == matrices + 12 + mlp + 16);
+  CHECK(block.attention.value() == 2 * 256 * (12 + 6));
+  CHECK(block.forward.value() == 2 * 16 * (matrices + mlp) + block.attention.value());
+  // Norms, both inputs and masks 10 s h; latent vectors 4 s · 5 and 4 s · 7, the rotary key 2 s · 2; queries
+  // and keys 4 s · 12; values and the output 4 s · 6; MLP 4 s · 32.
+  CHECK(block.activation_memory.value() == 16 * (10 * 8 + 20 + 28 + 4 + 48 + 24 + 128));
+  model.latent.query_rank = 0;  // 8 · 12 for queries
+  block = layer_kinds(model, 2).kinds[1];
+  CHECK(block.parameters == 96 + matrices - 100 + 7 + mlp + 16);
+}
+
+TEST_CASE("a window limits the operations of flash attention") {
+  Transformer model{3, 8, 2, 16, 100};
+  model.window = 4;
+  CHECK(layer_kinds(model, 2).kinds[1].attention.value() == 4 * 256 * 8);
+  model.flash_attention = true;
+  CHECK(layer_kinds(model, 2).kinds[1].attention.value() == 4 * 16 * 4 * 8);
+  CHECK(summarize_model(model, 2).attention.value() == 3 * 4 * 256 * 8);
+}
+
+TEST_CASE("blocks of several kinds are kinds of layers in the order in which they appear") {
+  Transformer model{4, 8, 2, 16, 100};
+  model.window = 4;
+  model.experts = {.count = 4, .per_token = 1, .width = 6};
+  model.blocks = {{Mixer::attention, Mlp::dense},
+                  {Mixer::window_attention, Mlp::experts},
+                  {Mixer::attention, Mlp::dense},
+                  {Mixer::window_attention, Mlp::experts}};
+  const LayerKinds kinds = layer_kinds(model, 2);
+  std::vector<std::string> names;
+  for (const Layer& kind : kinds.kinds) names.push_back(kind.name);
+  CHECK(names == std::vector<std::string>{"embedding", "dense", "moe-window", "head"});
+  CHECK(kinds.kinds_of_layer == std::vector<std::vector<int>>{{0, 1}, {2}, {1}, {2, 3}});
+}
+
+// DeepSeek-V3's module has norms of the hidden state, of the embedding and before the head, a projection
+// 2 h × h, and a block; embedding and head are those of the model.
+TEST_CASE("modules for multi-token prediction count apart from the model") {
+  Transformer model{3, 8, 2, 16, 100};
+  model.tied = false;
+  const ModelSummary without = summarize_model(model, 2);
+  model.predicted_tokens = 2;
+  const LayerKinds kinds = layer_kinds(model, 2);
+  const ModelSummary with = summarize_model(model, 2);
+  CHECK(with.parameters == without.parameters);
+  CHECK(with.forward == without.forward);
+  CHECK(with.prediction_parameters == 2 * (kinds.kinds[1].parameters + 3 * 16 + 128));
+  // Only a stage without the first layer has a copy of the embedding, for both modules.
+  const std::vector<Layer> chain = layer_chain(kinds);
+  CHECK(chain.back().tied_parameters == 100 * 8);
+  CHECK(parameters_of(chain, {0, 3}) == with.parameters + with.prediction_parameters);
+}
+
+// Gated delta net with 1 key head of 4 and 2 value heads of 3, so that 4 + 4 + 6 = 14 numbers are convolved:
+// projections 8 · (14 + 6 + 4) and 6 · 8; convolution 14 · 4; 2 + 2 + 3 further parameters. Mamba-2 with 2
+// heads of 3, 1 group, state 5, so that 6 + 10 = 16 are: projections 8 · (6 + 16 + 2) and 6 · 8; convolution
+// with biases 16 · 5; 3 · 2 + 6.
+TEST_CASE("linear attention and state spaces are kinds of blocks") {
+  Transformer model{2, 8, 2, 16, 100};
+  model.delta_net = {.key_heads = 1, .key_dim = 4, .value_heads = 2, .value_dim = 3};
+  model.mamba = {.heads = 2, .head_dim = 3, .groups = 1, .state = 5};
+  model.blocks = {{Mixer::delta_net, Mlp::none}, {Mixer::mamba_2, Mlp::none}};
+  const LayerKinds kinds = layer_kinds(model, 2);
+  const Layer &delta_net = kinds.kinds[1], &mamba = kinds.kinds[2];
+  CHECK(delta_net.parameters == 192 + 48 + 56 + 7 + 16);
+  CHECK(delta_net.forward.value() ==
+        2 * 16 * (192 + 48 + 56) + 2 * 16 * 2 * (2 * 64 * 4 + 64 * 3 + 3 * 4 * 3));
+  CHECK(mamba.parameters == 192 + 48 + 80 + 12 + 16);
+  CHECK(mamba.forward.value() == 2 * 16 * (192 + 48 + 64));
 }

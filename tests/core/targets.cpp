@@ -284,9 +284,9 @@ TEST_CASE("models that a target does not train are rejected with what they have"
   CHECK(error(Target::torchtitan, [](Job&) {}) == "no error");
   CHECK_THAT(error(Target::torchtitan, [](Job& it) { it = gpt_job(); }),
              contains("the model has learned positions, layer norms, an MLP without gate, biases, but"));
-  CHECK_THAT(error(Target::torchtitan, [](Job& it) { model_of(it).biases = true; }),
+  CHECK_THAT(error(Target::torchtitan, [](Job& it) { model_of(it).biases = {}; }),
              contains("the model has biases, but torchtitan trains Llama-like models; use --to megatron"));
-  CHECK_THAT(error(Target::torchtitan, [](Job& it) { model_of(it).qk_norm = true; }),
+  CHECK_THAT(error(Target::torchtitan, [](Job& it) { model_of(it).qk_norm = QkNorm::head; }),
              contains("the model has norms of queries and keys (qk_norm), but torchtitan trains"));
   for (const Target target : {Target::pytorch, Target::megatron, Target::torchtitan, Target::deepspeed,
                               Target::pytorch_pipelining, Target::dtfm})

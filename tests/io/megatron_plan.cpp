@@ -399,7 +399,7 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
             "eager, as job small says"});
   auto& model = std::get<Transformer>(job.model);
   model.head_dim = 6;  // Megatron-LM's default is 8 ÷ 2
-  model.qk_norm = true;
+  model.qk_norm = QkNorm::head;
   CHECK(notes_of(same + "--kv-channels 6 --qk-layernorm").empty());
   CHECK(
       notes_of(same) ==
@@ -407,7 +407,7 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
             "job small says",
             "--qk-layernorm is not among the flags, but the plan assumes qk_norm: true, as job small says"});
   model.head_dim = 0;
-  model.qk_norm = false;
+  model.qk_norm = QkNorm::none;
   CHECK(
       notes_of(same + "--recompute-activations") ==
       Notes{"--recompute-activations is among the flags, but the plan assumes recompute: none, as job small "

@@ -35,8 +35,8 @@ Problem open_problem(Target target) {
                             .vocabulary = 5000,
                             .kv_heads = 4,
                             .gated = true,
-                            .biases = false,
-                            .rms_norm = true,
+                            .biases = no_biases,
+                            .norm = Norm::rms,
                             .learned_positions = false,
                             .tied = false};
   job.training.global_batch = 24;

@@ -15,8 +15,8 @@ inline Transformer llama_of(int layers) {
           .kv_heads = 8,
           .feed_forward = 2816,
           .gated = true,
-          .biases = false,
-          .rms_norm = true,
+          .biases = no_biases,
+          .norm = Norm::rms,
           .learned_positions = false,
           .tied = false,
           .flash_attention = true};

@@ -27,14 +27,6 @@ const Transformer& model_of(const Job& job) {
   return model ? *model : none;
 }
 
-int feed_forward(const Transformer& model) {
-  return model.feed_forward > 0 ? model.feed_forward : 4 * model.hidden;
-}
-
-int kv_heads(const Transformer& model) {
-  return model.kv_heads > 0 ? model.kv_heads : model.heads;
-}
-
 /// Transformer Engine has flash attention only in 16 bits.
 bool has_flash(const Job& job) {
   return model_of(job).flash_attention;
@@ -90,18 +82,20 @@ constexpr char adam[] = "adam", dropout[] = "0.1", layer_norm[] = "LayerNorm", l
 
 const MegatronSettingFlag model_flags[] = {
     {"--ffn-hidden-size", FlagArgument::word,
-     [](const MegatronRun& run) -> Value { return fmt::format("{}", feed_forward(model_of(run.job))); },
-     [](const Job& job) { return fmt::format("feed_forward: {}", feed_forward(model_of(job))); },
+     [](const MegatronRun& run) -> Value { return fmt::format("{}", mlp_width(model_of(run.job))); },
+     [](const Job& job) { return fmt::format("feed_forward: {}", mlp_width(model_of(job))); },
      default_feed_forward},
     {"--group-query-attention", FlagArgument::none,
-     [](const MegatronRun& run) { return given_if(kv_heads(model_of(run.job)) != model_of(run.job).heads); },
-     [](const Job& job) { return fmt::format("kv_heads: {}", kv_heads(model_of(job))); }},
+     [](const MegatronRun& run) {
+       return given_if(kv_head_count(model_of(run.job)) != model_of(run.job).heads);
+     },
+     [](const Job& job) { return fmt::format("kv_heads: {}", kv_head_count(model_of(job))); }},
     {"--num-query-groups", FlagArgument::word,
      [](const MegatronRun& run) {
-       const int groups = kv_heads(model_of(run.job));
+       const int groups = kv_head_count(model_of(run.job));
        return given_if(groups != model_of(run.job).heads, fmt::format("{}", groups));
      },
-     [](const Job& job) { return fmt::format("kv_heads: {}", kv_heads(model_of(job))); }},
+     [](const Job& job) { return fmt::format("kv_heads: {}", kv_head_count(model_of(job))); }},
     {"--kv-channels", FlagArgument::word,
      [](const MegatronRun& run) {
        const int width = model_of(run.job).head_dim;
@@ -118,12 +112,14 @@ const MegatronSettingFlag model_flags[] = {
     {"--swiglu", FlagArgument::none, [](const MegatronRun& run) { return given_if(model_of(run.job).gated); },
      [](const Job& job) { return says_flag<&Transformer::gated>(job, "gated"); }},
     {"--normalization", FlagArgument::word,
-     [](const MegatronRun& run) { return given_if(model_of(run.job).rms_norm, "RMSNorm"); },
-     [](const Job& job) { return std::string(model_of(job).rms_norm ? "norm: rms" : "norm: layer"); },
+     [](const MegatronRun& run) { return given_if(model_of(run.job).norm == Norm::rms, "RMSNorm"); },
+     [](const Job& job) {
+       return std::string(model_of(job).norm == Norm::rms ? "norm: rms" : "norm: layer");
+     },
      constant<layer_norm>},
     {"--qk-layernorm", FlagArgument::none,
-     [](const MegatronRun& run) { return given_if(model_of(run.job).qk_norm); },
-     [](const Job& job) { return says_flag<&Transformer::qk_norm>(job, "qk_norm"); }},
+     [](const MegatronRun& run) { return given_if(model_of(run.job).qk_norm != QkNorm::none); },
+     [](const Job& job) { return fmt::format("qk_norm: {}", model_of(job).qk_norm != QkNorm::none); }},
     {"--position-embedding-type", FlagArgument::word,
      [](const MegatronRun& run) { return given_if(!model_of(run.job).learned_positions, "rope"); },
      [](const Job& job) {
@@ -133,8 +129,8 @@ const MegatronSettingFlag model_flags[] = {
        return std::string(flags.has("--use-rotary-position-embeddings") ? "rope" : learned);
      }},
     {"--disable-bias-linear", FlagArgument::none,
-     [](const MegatronRun& run) { return given_if(!model_of(run.job).biases); },
-     [](const Job& job) { return says_flag<&Transformer::biases>(job, "biases"); }},
+     [](const MegatronRun& run) { return given_if(!model_of(run.job).biases.mlp); },
+     [](const Job& job) { return fmt::format("biases: {}", model_of(job).biases.mlp); }},
     {"--untie-embeddings-and-output-weights", FlagArgument::none,
      [](const MegatronRun& run) { return given_if(!model_of(run.job).tied); },
      [](const Job& job) { return says_flag<&Transformer::tied>(job, "tied"); }},

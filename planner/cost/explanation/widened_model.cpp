@@ -44,10 +44,10 @@ Growth growth_of(const Problem& problem, const Gpu* gpu, const Layer& narrow, co
 }
 
 Transformer wider(Transformer model, int multiple) {
-  model.hidden *= multiple;
-  model.heads *= multiple;
-  model.kv_heads *= multiple;
-  model.feed_forward *= multiple;
+  for (int* width : {&model.hidden, &model.heads, &model.kv_heads, &model.feed_forward, &model.experts.width,
+                     &model.experts.shared_width, &model.latent.kv_rank, &model.latent.query_rank,
+                     &model.mamba.heads, &model.delta_net.key_heads, &model.delta_net.value_heads})
+    *width *= multiple;
   return model;
 }
 

@@ -1,0 +1,285 @@
+#include "core/model/transformer_layers.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/base/index.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Parameters of a norm of vectors of width `width`.
+double norm_parameters(Norm norm, double width) {
+  switch (norm) {
+    case Norm::layer:
+      return 2 * width;
+    case Norm::layer_without_bias:
+    case Norm::rms:
+      return width;
+    case Norm::none:
+      return 0;
+  }
+  return 0;
+}
+
+/// What eager attention stores of `scores` probabilities: before and after dropout, and its mask.
+Bytes score_memory(double scores, bool stores, bool dropout, double element_bytes) {
+  if (!stores) return {};
+  const double probabilities = scores * element_bytes;
+  return Bytes(dropout ? 2 * probabilities + scores : probabilities);
+}
+
+/// The matrices of an MLP without its input: keeps gate, other factor and product, or input and output of the
+/// activation function.
+void add_mlp_matrices(TokenLayer& layer, double h, double width, bool gated, bool bias) {
+  for (int matrix = 0; matrix < (gated ? 2 : 1); ++matrix) layer.project(h, width, bias);
+  layer.project(width, h, bias).keep((gated ? 3 : 2) * width);
+}
+
+/// Builds the layers of one transformer.
+class LayerMaker {
+ public:
+  LayerMaker(const Transformer& model, double element_bytes)
+      : model_(model),
+        element_bytes_(element_bytes),
+        h_(model.hidden),
+        s_(model.sequence),
+        v_(model.vocabulary) {}
+
+  Layer embedding() const {
+    constexpr double token_types = 2;
+    TokenLayer layer = empty_layer("embedding");
+    layer.add_parameters(v_ * h_);
+    if (model_.learned_positions) layer.add_parameters(position_rows() * h_);
+    if (model_.encoder) layer.add_parameters(token_types * h_ + norm_size());
+    if (model_.embedding_norm) add_norm(layer, h_, norm_size());
+    return layer.keep_replicated_bytes(token_id_bytes + h_).layer();  // token ids and a dropout mask
+  }
+
+  Layer block(const BlockKind& kind, std::string name) const {
+    TokenLayer layer = empty_layer(std::move(name));
+    add_block(layer, kind);
+    return layer.layer();
+  }
+
+  /// Encoder: pooler, transform with its norm, and a bias for the vocabulary; otherwise the final norm.
+  Layer head() const {
+    TokenLayer layer = empty_layer("head");
+    if (model_.encoder) {
+      layer.project(h_, h_, true).add_parameters(norm_size() + v_);
+      if (model_.pooler) layer.add_parameters(h_ * h_ + h_);  // of one token: its operations do not count
+    } else if (model_.final_norm) {
+      layer.add_parameters(norm_size());
+    }
+    add_logits(layer, true);
+    return layer.as_head().layer();
+  }
+
+  /// Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): norms of the hidden state and of
+  /// the next token's embedding, a projection of both, a block, a norm, and the product with the model's
+  /// head. A stage without the first layer has a copy of the embedding for it, unless head and embedding are
+  /// one matrix.
+  Layer prediction(bool is_first) const {
+    TokenLayer layer = empty_layer(std::string(prediction_kind));
+    add_logits(layer, false);
+    layer.as_head();
+    for (int norm = 0; norm < 3; ++norm) add_norm(layer, h_, norm_size());
+    layer.keep_replicated(2 * h_).project(2 * h_, h_, false);
+    add_block(layer, block_kind(model_, model_.layers - 1));
+    if (is_first && !model_.tied) layer.add_parameters(v_ * h_).tie(v_ * h_);
+    return layer.layer();
+  }
+
+ private:
+  TokenLayer empty_layer(std::string name) const { return {std::move(name), s_, h_, element_bytes_}; }
+  double norm_size() const { return norm_parameters(model_.norm, h_); }
+  double position_rows() const { return model_.positions > 0 ? model_.positions : model_.sequence; }
+
+  /// The product with the vocabulary; logits are kept in fp32. The parameters are `owned` by this layer,
+  /// though perhaps tied, or those of the model's head.
+  void add_logits(TokenLayer& layer, bool owned) const {
+    constexpr double fp32_bytes = 4;
+    layer.add_flops(2 * s_ * h_ * v_).keep_replicated(2 * h_).keep_bytes(fp32_bytes * v_);
+    if (!owned) return;
+    layer.add_parameters(v_ * h_ + (model_.biases.head ? v_ : 0));
+    if (model_.tied) layer.tie(v_ * h_);
+  }
+
+  void add_block(TokenLayer& layer, const BlockKind& kind) const {
+    const int modules = (kind.mixer != Mixer::none) + (kind.mlp != Mlp::none);
+    const int norms = modules == 2 ? model_.norms : std::max(1, model_.norms / 2);
+    for (int norm = 0; norm < norms; ++norm) add_norm(layer, h_, norm_size());
+    add_mixer(layer, kind.mixer);
+    add_mlp_of(layer, kind.mlp);
+    add_dropout_masks(layer, h_);
+  }
+
+  void add_mixer(TokenLayer& layer, Mixer mixer) const {
+    switch (mixer) {
+      case Mixer::none:
+        return;
+      case Mixer::attention:
+      case Mixer::window_attention:
+        return model_.latent.kv_rank > 0 ? add_latent_attention(layer) : add_ordinary_attention(layer, mixer);
+      case Mixer::mamba_2:
+        return add_mamba(layer);
+      case Mixer::delta_net:
+        return add_delta_net(layer);
+    }
+  }
+
+  /// Flash attention skips what is outside of the window; eager attention masks it.
+  double context_of(Mixer mixer) const {
+    const bool skips = mixer == Mixer::window_attention && model_.flash_attention;
+    return skips ? std::min<double>(s_, model_.window) : s_;
+  }
+
+  void add_ordinary_attention(TokenLayer& layer, Mixer mixer) const {
+    const double d = head_width(model_), queries = d * model_.heads, keys = d * kv_head_count(model_);
+    const Biases& biases = model_.biases;
+    add_attention(layer, h_,
+                  {static_cast<double>(model_.heads), queries, keys, s_, context_of(mixer), biases.qkv,
+                   biases.output, !model_.flash_attention, model_.attention_dropout},
+                  element_bytes_);
+    if (model_.attention_gate) layer.project(h_, queries, biases.qkv).keep(2 * queries);
+    if (model_.attention_sinks) layer.add_parameters(model_.heads);
+    if (model_.qk_norm == QkNorm::none) return;
+    layer.keep(queries + keys);
+    layer.add_parameters(model_.qk_norm == QkNorm::head ? 2 * norm_parameters(model_.norm, d)
+                                                        : norm_parameters(model_.norm, queries + keys));
+  }
+
+  /// Queries and keys have nope_dim + rope_dim numbers per head, values value_dim. Kept: the input, latent
+  /// vectors before and after their norms, the rotary key, queries, keys, values and the output.
+  void add_latent_attention(TokenLayer& layer) const {
+    const LatentAttention& it = model_.latent;
+    const double a = model_.heads, qk = a * (it.nope_dim + it.rope_dim), values = a * it.value_dim;
+    const bool bias = model_.biases.qkv;  // of the projections to the latent vectors
+    if (it.query_rank > 0) {
+      layer.project(h_, it.query_rank, bias).add_parameters(norm_parameters(model_.norm, it.query_rank));
+      layer.project(it.query_rank, qk, false).keep(2.0 * it.query_rank);
+    } else {
+      layer.project(h_, qk, false);
+    }
+    layer.project(h_, it.kv_rank + it.rope_dim, bias)
+        .add_parameters(norm_parameters(model_.norm, it.kv_rank))
+        .project(it.kv_rank, a * (it.nope_dim + it.value_dim), false)
+        .project(values, h_, model_.biases.output);
+    layer.keep_replicated(h_).keep(2.0 * it.kv_rank + it.rope_dim).keep(2 * qk + 2 * values);
+    layer.add_attention(2 * s_ * s_ * (qk + values), score_memory(s_ * s_ * a, !model_.flash_attention,
+                                                                  model_.attention_dropout, element_bytes_));
+  }
+
+  /// Projections of x, z (a gate), B, C and dt; a convolution of x, B and C; the scan; a gated norm; the
+  /// output projection. The scan multiplies number by number, without matrix products, in most
+  /// implementations; its operations do not count.
+  void add_mamba(TokenLayer& layer) const {
+    const Mamba2& it = model_.mamba;
+    const double inner = static_cast<double>(it.heads) * it.head_dim,
+                 convolved = inner + 2.0 * it.groups * it.state;
+    layer.project(h_, inner + convolved + it.heads, it.biases).project(inner, h_, it.biases);
+    layer.add_parameters(convolved * (it.convolution + (it.convolution_bias ? 1 : 0)))
+        .add_flops(2 * s_ * convolved * it.convolution)
+        .add_parameters(3.0 * it.heads + inner);  // A, D and the bias of dt; the norm
+    // Input; x, B, C before and after the convolution; z, dt; the norm's input and output.
+    layer.keep_replicated(h_).keep(2 * convolved + inner + it.heads + 2 * inner);
+  }
+
+  /// Projections of queries, keys, values, a gate, and per head of the values the rates of decay and of
+  /// update; a convolution of the former three; the delta rule in chunks (arXiv 2412.06464, section 3.3); a
+  /// gated norm per head; the output projection. Per head and token, the rule takes two products of a
+  /// chunk with keys, one with values, and three of keys and values with the state; a triangular system per
+  /// chunk does not count.
+  void add_delta_net(TokenLayer& layer) const {
+    constexpr double chunk = 64;  // of flash-linear-attention and transformers
+    const DeltaNet& it = model_.delta_net;
+    const double keys = static_cast<double>(it.key_heads) * it.key_dim,
+                 values = static_cast<double>(it.value_heads) * it.value_dim, convolved = 2 * keys + values,
+                 per_head = 2 * chunk * it.key_dim + chunk * it.value_dim + 3.0 * it.key_dim * it.value_dim;
+    layer.project(h_, convolved + values + 2.0 * it.value_heads, false).project(values, h_, false);
+    layer.add_parameters(convolved * it.convolution)
+        .add_flops(2 * s_ * convolved * it.convolution)
+        .add_parameters(2.0 * it.value_heads + it.value_dim)
+        .add_flops(2 * s_ * it.value_heads * per_head);
+    // Input; queries, keys and values before and after the convolution; the gate and the rates; the norm's
+    // input and output.
+    layer.keep_replicated(h_).keep(2 * convolved + values + 2.0 * it.value_heads + 2 * values);
+  }
+
+  void add_mlp_of(TokenLayer& layer, Mlp mlp) const {
+    if (mlp == Mlp::dense) add_mlp(layer, h_, mlp_width(model_), model_.gated, model_.biases.mlp);
+    if (mlp == Mlp::experts) add_experts(layer);
+  }
+
+  /// A router chooses `per_token` experts for a token. Kept: the input and the router's logits and scores in
+  /// fp32; per visit of an expert the input and what an MLP keeps; the same of shared experts, whose input is
+  /// that of the layer. Outputs are weighted inside the experts, as in Megatron-Core, and not kept.
+  void add_experts(TokenLayer& layer) const {
+    constexpr double fp32_bytes = 4;
+    const Experts& it = model_.experts;
+    const double matrices = model_.gated ? 3 : 2, weights = matrices * h_ * it.width,
+                 biases = it.biases ? (matrices - 1) * it.width + h_ : 0, kept = model_.gated ? 3 : 2;
+    layer.project(h_, it.count, it.router_bias).keep_replicated(h_).keep_bytes(2 * fp32_bytes * it.count);
+    layer.add_experts(it.count * (weights + biases), 2 * s_ * it.per_token * weights);
+    layer.keep(it.per_token * (h_ + kept * it.width));
+    if (it.shared_width == 0) return;
+    add_mlp_matrices(layer, h_, it.shared_width, model_.gated, false);
+    if (it.shared_gate) layer.project(h_, 1, false);
+  }
+
+ private:
+  const Transformer& model_;
+  double element_bytes_, h_, s_, v_;
+};
+
+}  // namespace
+
+void add_norm(TokenLayer& layer, double h, double parameters) {
+  layer.add_parameters(parameters).keep_replicated(h);
+}
+
+void add_attention(TokenLayer& layer, double h, const AttentionShape& it, double element_bytes) {
+  const double s = layer.tokens();
+  layer.project(h, it.queries, it.qkv_bias).project(it.queries, h, it.output_bias);
+  for (int matrix = 0; matrix < 2; ++matrix) layer.project(h, it.keys, it.qkv_bias, it.key_tokens);
+  layer.keep_replicated(h).keep(2 * it.queries + 2 * it.keys);
+  layer.add_attention(
+      4 * s * it.context * it.queries,
+      score_memory(it.heads * s * it.key_tokens, it.stores_scores, it.dropout, element_bytes));
+}
+
+void add_mlp(TokenLayer& layer, double h, double width, bool gated, bool bias) {
+  layer.keep_replicated(h);
+  add_mlp_matrices(layer, h, width, gated, bias);
+}
+
+void add_dropout_masks(TokenLayer& layer, double h) {
+  layer.keep_replicated_bytes(2 * h);
+}
+
+LayerKinds transformer_kinds(const Transformer& model, double element_bytes) {
+  const LayerMaker maker(model, element_bytes);
+  LayerKinds result{{maker.embedding()}, {}};
+  std::vector<BlockKind> kinds;  // in the order in which they appear
+  for (int layer = 0; layer < model.layers; ++layer) {
+    const BlockKind kind = block_kind(model, layer);
+    const auto known = std::find(kinds.begin(), kinds.end(), kind);
+    result.kinds_of_layer.push_back({1 + static_cast<int>(known - kinds.begin())});
+    if (known == kinds.end()) kinds.push_back(kind);
+  }
+  for (const BlockKind& kind : kinds)
+    result.kinds.push_back(maker.block(kind, kinds.size() == 1 ? "block" : name_of(kind)));
+  std::vector<int>& first = result.kinds_of_layer.front();
+  first.insert(first.begin(), 0);
+  std::vector<int>& last = result.kinds_of_layer.back();
+  const auto add_to_last = [&](Layer kind) {
+    if (result.kinds.back() != kind) result.kinds.push_back(std::move(kind));
+    last.push_back(static_cast<int>(result.kinds.size()) - 1);
+  };
+  add_to_last(maker.head());
+  for (int token = 0; token < model.predicted_tokens; ++token) add_to_last(maker.prediction(token == 0));
+  return result;
+}
+
+}  // namespace dtfm
