@@ -28,6 +28,15 @@ void add_batch_option(CLI::App& app, std::optional<int>& batch) {
              [&](const std::string& text) { batch = parse_whole_number("--batch", text, 1, 1'000'000'000); });
 }
 
+void add_model_options(CLI::App& app, std::optional<std::string>& model, std::optional<int>& sequence) {
+  add_option(app, "--model", "FILE|PRESET",
+             "model: Hugging Face's config.json, or a preset of configs/models.yaml [of the job]",
+             [&](const std::string& text) { model = text; });
+  add_option(
+      app, "--sequence", "N", "tokens per sequence [of the job; config.json: up to 4,096]",
+      [&](const std::string& text) { sequence = parse_whole_number("--sequence", text, 1, 1'000'000'000); });
+}
+
 void add_calibration_option(CLI::App& app, std::optional<std::string>& calibration) {
   add_option(app, "--calibration", "NAME|FILE",
              "constants: neutral, v100, or from dtfm-calibrate [of the job or topology, or neutral]",
@@ -54,9 +63,18 @@ void check_batch_of_plan(const std::optional<int>& batch, const Plan& plan, cons
                                        *batch, needed, plan.execution.micro_batch, file, sum, *batch));
 }
 
-ReadProblem read_problem(Shared<Topology> topology, const ProblemFiles& files, const Job& fallback) {
-  Job job = files.job ? io::read_job(*files.job) : fallback;
+Job read_job(const ProblemFiles& files, const Job& fallback) {
+  Job job = files.job ? io::read_job(*files.job) : files.model ? io::pretraining_job() : fallback;
+  if (files.model)
+    io::replace_model(*files.model, files.sequence, job);
+  else if (files.sequence)
+    io::set_sequence("--sequence", *files.sequence, job);
   set_global_batch(files.batch, job);
+  return job;
+}
+
+ReadProblem read_problem(Shared<Topology> topology, const ProblemFiles& files, const Job& fallback) {
+  Job job = read_job(files, fallback);
   FittedCalibration calibration = io::calibration_for(files.calibration, job, *topology);
   return {{std::move(topology), std::move(job), calibration.constants, io::built_in_roofline()},
           std::move(calibration.spread)};

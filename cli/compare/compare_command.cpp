@@ -26,9 +26,11 @@ namespace {
 
 api::CompareRequest read_request(const CompareOptions& options) {
   api::CompareRequest request;
-  request.problem = read_problem(io::read_topology(options.topology),
-                                 {options.job, options.batch, options.calibration}, io::default_job())
-                        .problem;
+  request.problem =
+      read_problem(io::read_topology(options.topology),
+                   {.job = options.job, .batch = options.batch, .calibration = options.calibration},
+                   io::default_job())
+          .problem;
   for (const std::string& file : options.scenarios)
     request.scenarios.push_back(io::read_scenario(file, request.problem.topology));
   request.schemes = options.schemes;

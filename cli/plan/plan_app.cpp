@@ -38,6 +38,8 @@ been written).)";
 constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml -o plan.json --report plan.html
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
+  dtfm-plan lab.yaml --model Qwen3-8B/config.json --sequence 8192 --batch 512 -o plan.json
+  dtfm-plan --describe-model --model Qwen3-8B/config.json --format json
   dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
   dtfm-plan worldwide.yaml --objective comm-cost --prove
   dtfm-plan worldwide.yaml --pareto front.json && jq '.points[0].plan' front.json > fastest.json
@@ -97,6 +99,9 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
+  add_model_options(app, options.model, options.sequence);
+  add_flag(app, "--describe-model", "prints the model's parameters, FLOPs and layers and exits",
+           options.describes_model);
   const auto target = add_option(
       app, "--target", "NAME", "trainer that will run the plan; see --list-targets [any]",
       [&](const std::string& name) {
@@ -230,12 +235,20 @@ void reject_search_options(const CLI::App& app) {
 }
 
 void reject_options_with_diff(const CLI::App& app) {
-  reject_options(app, {"--job",         "--batch",      "--objective", "--pipeline",          "--data",
-                       "--tensor",      "--score",      "--ranks",     "--warm-start",        "--horizon",
-                       "--scenario",    "--finalists",  "--robust",    "--strategy",          "--seed",
-                       "--evaluations", "--time-limit", "--prove",     "--explain",           "--calibration",
-                       "--pareto",      "--advise",     "--report",    "--uniform-pipelines", "--near-equal",
-                       "--target"},
+  reject_options(app, {"--model",      "--sequence",
+                       "--job",        "--batch",
+                       "--objective",  "--pipeline",
+                       "--data",       "--tensor",
+                       "--score",      "--ranks",
+                       "--warm-start", "--horizon",
+                       "--scenario",   "--finalists",
+                       "--robust",     "--strategy",
+                       "--seed",       "--evaluations",
+                       "--time-limit", "--prove",
+                       "--explain",    "--calibration",
+                       "--pareto",     "--advise",
+                       "--report",     "--uniform-pipelines",
+                       "--near-equal", "--target"},
                  "cannot be combined with --diff");
 }
 
@@ -249,7 +262,8 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
 
 void check_plan_options(const CLI::App& app, const PlanOptions& options) {
   if (options.diff) return reject_options_with_diff(app);
-  if (options.topology.empty() && !options.list_strategies && !options.list_targets)
+  if (options.topology.empty() && !options.list_strategies && !options.list_targets &&
+      !options.describes_model)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
   check_score(app, options);
   if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");

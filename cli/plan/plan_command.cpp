@@ -76,9 +76,9 @@ void check_options(const PlanOptions& options) {
 void check_output(const PlanOptions& options) {
   if (options.pareto && io::is_stdout(*options.pareto))
     throw Error("--pareto", "requires a file; stdout has the plan or its summary");
-  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
-                           options.ranks.value_or(""), options.calibration.value_or(""),
-                           options.warm_start.value_or("")},
+  check_outputs(std::array{options.topology, options.job.value_or(""), options.model.value_or(""),
+                           options.score.value_or(""), options.ranks.value_or(""),
+                           options.calibration.value_or(""), options.warm_start.value_or("")},
                 output_files(options));
   if (options.output) check_kind(*options.output, begins_as_json, "plan");
   if (options.pareto) check_kind(*options.pareto, io::is_pareto_prefix, "file of --pareto");
@@ -152,6 +152,7 @@ int run_plan_command(const PlanOptions& given) {
     print_result(format_target_table());
     return exit_code::done;
   }
+  if (given.describes_model) return describe_model(given);
   PlanOptions options = given;
   options.objective = effective_objective(given);
   check_options(options);

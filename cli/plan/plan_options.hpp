@@ -18,9 +18,11 @@
 namespace dtfm::cli {
 
 struct PlanOptions {
-  std::string topology;            // file
-  std::optional<std::string> job;  // file; if not given: GPT-3 XL, or the job in the scored plan
-  std::optional<int> batch;        // sequences; if not given: that of the job
+  std::string topology;              // file
+  std::optional<std::string> job;    // file; if not given: GPT-3 XL, or the job in the scored plan
+  std::optional<std::string> model;  // config.json or preset; if not given: of the job
+  std::optional<int> sequence;       // tokens; if not given: of the model
+  std::optional<int> batch;          // sequences; if not given: that of the job
   Objective objective = Objective::iteration_time;
   bool objective_given = false;
   std::optional<int> pipeline, data;              // empty if not given, or auto
@@ -55,8 +57,13 @@ struct PlanOptions {
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool quiet = false;
-  bool list_strategies = false, list_targets = false;
+  bool list_strategies = false, list_targets = false, describes_model = false;
 };
+
+/// Whether the user gives the job, or its model.
+inline bool gives_job(const PlanOptions& options) {
+  return options.job || options.model;
+}
 
 /// Returns the output files; the name is empty if an option is not given.
 inline std::array<std::string, 3> output_files(const PlanOptions& options) {
@@ -65,6 +72,9 @@ inline std::array<std::string, 3> output_files(const PlanOptions& options) {
 
 /// Runs the command and returns the exit code. Throws Error for bad input.
 int run_plan_command(const PlanOptions& options);
+
+/// Prints what the model consists of. Returns the exit code. Throws Error for bad input.
+int describe_model(const PlanOptions& options);
 
 /// Prints how the plans of `options.diff` differ, and the state migration from the first to the second; with
 /// a topology, also its sources and duration. Returns exit code 0 whether or not they differ. Throws Error

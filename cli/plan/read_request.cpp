@@ -46,10 +46,10 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
 
 api::GivenPlan read_given_plan(const PlanOptions& options, const io::PlanSource& source,
                                const Problem& problem) {
-  io::PlanAndNotes read = io::read_any_plan(source, problem.topology, problem.job, options.job.has_value());
+  io::PlanAndNotes read = io::read_any_plan(source, problem.topology, problem.job, gives_job(options));
   check_shape(options, read.plan);
   return {std::move(read.plan), *options.score,           std::move(read.notes),
-          read.undecided,       read.checkpoint_period_s, !options.job};
+          read.undecided,       read.checkpoint_period_s, !gives_job(options)};
 }
 
 std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology) {
@@ -74,7 +74,7 @@ api::WarmStart read_warm_start(const PlanOptions& options, const Problem& proble
         fmt::format("cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job{})",
                     job.target ? fmt::format(", or target {}", name_of(*job.target)) : ""));
   const api::RunningPlan running = io::read_running_plan(*options.warm_start, job);
-  if (!options.job && running.job.name != job.name)
+  if (!gives_job(options) && running.job.name != job.name)
     throw Error(running.name, fmt::format("is for job {}, but without --job FILE the job is the built-in {}",
                                           io::quote(running.job.name), job.name));
   return io::warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
@@ -86,7 +86,7 @@ void set_search_options(const PlanOptions& options, api::PlanRequest& request) {
   search.common = {options.work, options.seed, options.evaluations, options.prove};
   search.limits = {options.pipeline, options.data};
   // comm-cost takes both numbers from the same place. A job from a plan's file does not limit other plans.
-  if (options.objective != Objective::comm_cost && (!options.score || options.job)) {
+  if (options.objective != Objective::comm_cost && (!options.score || gives_job(options))) {
     if (!options.pipeline && !options.pipeline_auto) search.limits.stages = parallelism.pipeline;
     if (!options.data && !options.data_auto) search.limits.replicas = parallelism.data;
   }
@@ -101,8 +101,13 @@ PlanInput read_plan_input(const PlanOptions& options) {
   const Shared<Topology> topology = io::read_topology(options.topology);
   std::optional<io::PlanSource> source;
   if (options.score) source = io::read_plan_source(*options.score, options.ranks);
-  const std::optional<Job> own = source && !options.job ? io::plan_job(*source) : std::nullopt;
-  auto [read, spread] = read_problem(topology, {options.job, options.batch, options.calibration},
+  const std::optional<Job> own = source && !gives_job(options) ? io::plan_job(*source) : std::nullopt;
+  auto [read, spread] = read_problem(topology,
+                                     {.job = options.job,
+                                      .model = options.model,
+                                      .sequence = options.sequence,
+                                      .batch = options.batch,
+                                      .calibration = options.calibration},
                                      own ? *own : io::default_job());
   PlanInput input{{std::move(read)}, {}};
   api::PlanRequest& request = input.request;

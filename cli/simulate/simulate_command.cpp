@@ -64,8 +64,9 @@ api::SimulateRequest read_request(const SimulateOptions& options) {
   std::optional<io::PlanSource> source;
   if (!options.scheme) source = io::read_plan_source(options.plan, options.ranks);
   api::SimulateRequest request;
-  auto [problem, spread] = read_problem(topology, {options.job, options.batch, options.calibration},
-                                        source && !options.job ? job_of_plan(*source) : io::default_job());
+  auto [problem, spread] =
+      read_problem(topology, {.job = options.job, .batch = options.batch, .calibration = options.calibration},
+                   source && !options.job ? job_of_plan(*source) : io::default_job());
   request.problem = std::move(problem);
   request.spread = std::move(spread);
   if (source) read_plan(options, *source, request);

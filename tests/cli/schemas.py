@@ -96,7 +96,7 @@ def examples():
 
 
 # The sections of docs/files whose keys are those of another schema than the one that the page is named for.
-SECTIONS = {"The GPU catalogue": "gpus", "Plan": "plan", "Simulation result": "simulation", "Comparison": "comparison"}
+SECTIONS = {"The GPU catalogue": "gpus", "Plan": "plan", "Model": "model", "Simulation result": "simulation", "Comparison": "comparison"}
 
 
 def property_names(schema):
@@ -231,12 +231,12 @@ class Schemas(unittest.TestCase):
     def test_keys_in_documentation(self):
         names = {name: set(property_names(json.loads(path.read_text()))) for name, path in SCHEMAS.items()}
         for name in ("job", "plan"):
-            names[name] |= names["settings"]
+            names[name] |= names["settings"] | names["transformer"]
         found = list(documented_keys())
         self.assertGreaterEqual(len(found), 100)
         for name, words in found:
             self.assertEqual([word for word in words if word not in names[name]], [], f"{name}: {words}")
-        pages_of = {"gpus": "job", "plan": "results", "simulation": "results", "comparison": "results"}
+        pages_of = {"gpus": "job", "transformer": "job", "model": "results", "plan": "results", "simulation": "results", "comparison": "results"}
         for name, path in SCHEMAS.items():
             if name in ("quantities", "settings"):
                 continue
@@ -250,6 +250,12 @@ class Schemas(unittest.TestCase):
             done = self.run_program(PLAN, self.net, "--job", self.job, *options, "--format", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.check("plan", json.loads(done.stdout), options)
+
+    def test_models(self):
+        for model in ("llama-3-8b", "bert-base", "vgg-16", "mlp"):
+            done = self.run_program(PLAN, "--describe-model", "--model", model, "--format", "json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.check("model", json.loads(done.stdout), model)
 
     def test_results_count_tokens_or_images(self):
         images = self.folder / "images.yaml"

@@ -15,10 +15,12 @@
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/model_reader.hpp"
 #include "core/io/readers/profile_reader.hpp"
+#include "core/io/text/control_characters.hpp"
 #include "core/io/text/named_file.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 #include "core/io/text/yaml_reader.hpp"
+#include "core/plan/compression.hpp"
 #include "core/plan/settings.hpp"
 #include "core/plan/target.hpp"
 #include "core/plan/target_settings.hpp"
@@ -26,8 +28,8 @@
 namespace dtfm::io {
 
 // the texts of configs/gpt3-xl.yaml and of configs/profiles
-extern const std::string_view gpt3_xl_yaml, v100_json, h100_gpt3_xl_json, h100_gpt3_6_7b_json,
-    h100_llama_3_8b_json, h200_gpt3_xl_json, h200_gpt3_6_7b_json, h200_llama_3_8b_json;
+extern const std::string_view gpt3_xl_yaml, pretraining_yaml, v100_json, h100_gpt3_xl_json,
+    h100_gpt3_6_7b_json, h100_llama_3_8b_json, h200_gpt3_xl_json, h200_gpt3_6_7b_json, h200_llama_3_8b_json;
 
 namespace {
 
@@ -293,6 +295,15 @@ void read_comm_cost(const YamlValue& value, Job& job) {
   job.comm_cost_stages = optional_count(map, "stages", 1);
 }
 
+/// A name for a job that comes from the name of a file.
+std::string job_name(const std::filesystem::path& file) {
+  constexpr std::size_t max_length = 128;
+  const std::string stem = file.stem().string();
+  const std::string name = stem != "config" ? stem : file.parent_path().filename().string();
+  const bool is_usable = !name.empty() && name.size() <= max_length && !has_control_character(name);
+  return is_usable ? name : "model";
+}
+
 /// Reads files that `file` refers to, relative to its folder.
 FileReader reader_beside(const std::filesystem::path& file) {
   return [folder = file.parent_path()](const YamlValue& name) {
@@ -375,6 +386,27 @@ PlacedExecution parse_execution(const YamlDocument& document, const Job& job) {
   result.execution = decided.execution;
   result.place = root.where();
   return result;
+}
+
+void replace_model(const std::string& model, std::optional<int> sequence, Job& job) {
+  job.model = read_named_model(model, sequence, bytes_per_element(job.training));
+  job.name = std::filesystem::exists(model) ? job_name(model) : model;
+  if (const auto preset = job.execution.compression.gradient_preset) compress_gradients(job, *preset);
+}
+
+void set_sequence(const std::string& where, int sequence, Job& job) {
+  const auto* model = std::get_if<Transformer>(&job.model);
+  if (model == nullptr) throw Error(where, "requires a transformer, or --model");
+  const YamlDocument document(fmt::format("sequence: {}", sequence), where);
+  try {
+    job.model = read_transformer(document.root().map({"sequence"}), *model);
+  } catch (const Error& error) {
+    throw Error(where, error.what());
+  }
+}
+
+Job pretraining_job() {
+  return parse_job(std::string(pretraining_yaml), "configs/pretraining.yaml");
 }
 
 Job default_job() {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "core/plan/job.hpp"
@@ -30,6 +31,17 @@ struct PlacedExecution {
 /// `overlap` or `tied_embedding_sync` the plan has none, and without `iteration_barrier` it has one; other
 /// missing settings are those of the job. Throws Error at the position of a bad one.
 PlacedExecution parse_execution(const YamlDocument& document, const Job& job);
+
+/// Replaces the model of `job`, and its name: by a preset, or by Hugging Face's config.json of this name.
+/// `sequence` is the number of tokens per sequence, if given. Throws Error.
+void replace_model(const std::string& model, std::optional<int> sequence, Job& job);
+
+/// Changes the tokens per sequence of the model of `job`. Throws Error at `where` if it has no sequences, or
+/// not as many positions.
+void set_sequence(const std::string& where, int sequence, Job& job);
+
+/// The job of configs/pretraining.yaml, which is compiled in: without a model of its own.
+Job pretraining_job();
 
 /// The job of configs/gpt3-xl.yaml, which is compiled in.
 Job default_job();

@@ -1,6 +1,7 @@
 #include "core/io/readers/model_reader.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,8 +12,11 @@
 #include "core/base/index.hpp"
 #include "core/base/kind_table.hpp"
 #include "core/model/operator_graph.hpp"
+#include "core/io/readers/hf_config.hpp"
 #include "core/io/readers/model_presets.hpp"
 #include "core/io/readers/operator_graph_reader.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -43,6 +47,11 @@ Layer read_layer(const YamlMap& map) {
   layer.name = "layer";
   if (const auto name = map.optional("name")) layer.name = name->text();
   layer.parameters = map.required("parameters").number(0, max_parameters);
+  if (const auto tied = map.optional("tied_parameters")) {
+    layer.tied_parameters = tied->number(0, max_parameters);
+    if (layer.tied_parameters > layer.parameters)
+      throw tied->value_error("exceeds the total of which it is a part");
+  }
   layer.forward = map.required("forward_flops").flops();
   const auto backward = map.optional("backward_flops");
   layer.backward = backward ? backward->flops() : 2 * layer.forward;
@@ -76,9 +85,9 @@ LayerChain read_layers(const YamlValue& value) {
   read_input(map, model);
   const YamlValue layers = map.required("layers");
   for (const YamlValue& item : layers.list()) {
-    const YamlMap entry =
-        item.map({"name", "parameters", "forward_flops", "backward_flops", "output", "activation_memory",
-                  "repeat", "attention_flops", "head_flops", "attention_memory", "replicated_memory"});
+    const YamlMap entry = item.map({"name", "parameters", "forward_flops", "backward_flops", "output",
+                                    "activation_memory", "repeat", "attention_flops", "head_flops",
+                                    "tied_parameters", "attention_memory", "replicated_memory"});
     const int repeat = read_count_or(entry, "repeat", max_dimension, 1);
     if (repeat > max_layers - static_cast<int>(model.layers.size()))
       throw entry.error(fmt::format("more than {} layers in all", max_layers));
@@ -114,6 +123,7 @@ ordered_json layer_json(const Layer& layer, int repeat) {
                        {"backward_flops", format_flops(layer.backward)},
                        {"output", format_size(layer.output)},
                        {"activation_memory", format_size(layer.activation_memory)}};
+  if (layer.tied_parameters > 0) json["tied_parameters"] = layer.tied_parameters;
   if (layer.attention.value() > 0) json["attention_flops"] = format_flops(layer.attention);
   if (layer.head.value() > 0) json["head_flops"] = format_flops(layer.head);
   if (layer.attention_memory.value() > 0) json["attention_memory"] = format_size(layer.attention_memory);
@@ -139,6 +149,22 @@ ordered_json chain_json(const LayerChain& model) {
   return json;
 }
 
+/// `{hf: config.json, …}`: other keys override what the file says.
+Model read_hf(const YamlValue& value, double element_bytes, const FileReader& open_file) {
+  const YamlMap map = value.map(transformer_keys({"hf"}));
+  const NamedFile file = open_file(map.required("hf"));
+  std::optional<int> sequence;
+  if (const auto given = map.optional("sequence"))
+    sequence = static_cast<int>(given->integer(1, max_dimension));
+  Model model = parse_hf_config(file.text, file.path, sequence, element_bytes);
+  if (auto* transformer = std::get_if<Transformer>(&model))
+    return read_transformer(map, std::move(*transformer));
+  for (const auto& [key, item] : value.entries())
+    if (!key.is_word("hf") && !key.is_word("sequence"))
+      throw key.error("only `sequence` can be changed in a model that is not a decoder");
+  return model;
+}
+
 std::optional<YamlValue> find_value(const YamlValue& map, std::string_view word) {
   for (const auto& [key, value] : map.entries())
     if (key.is_word(word)) return value;
@@ -149,8 +175,9 @@ std::optional<YamlValue> find_value(const YamlValue& map, std::string_view word)
 
 Model read_model(const YamlValue& value, double element_bytes, const FileReader& open_file) {
   if (const auto preset = find_value(value, "preset")) return read_preset(value, *preset, element_bytes);
+  if (find_value(value, "hf")) return read_hf(value, element_bytes, open_file);
   const auto kind = find_value(value, "kind");
-  if (!kind) throw value.error("`kind` (transformer, layers or graph) or `preset` is missing");
+  if (!kind) throw value.error("`kind` (transformer, layers or graph), `preset` or `hf` is missing");
   switch (kind->choice({"transformer", "layers", "graph"})) {
     case 0:
       return read_transformer(value.map(transformer_keys({"kind"})), {});
@@ -158,6 +185,25 @@ Model read_model(const YamlValue& value, double element_bytes, const FileReader&
       return read_layers(value);
     default:
       return read_graph(value, open_file);
+  }
+}
+
+Model read_named_model(const std::string& name, std::optional<int> sequence, double element_bytes) {
+  const std::vector<std::string> presets = preset_names();
+  if (std::find(presets.begin(), presets.end(), name) != presets.end()) {
+    std::string text = fmt::format("preset: {}", name);
+    if (sequence) text += fmt::format("\nsequence: {}", *sequence);
+    const YamlDocument document(text, "--model " + name);
+    return read_preset(document.root(), *find_value(document.root(), "preset"), element_bytes);
+  }
+  try {
+    return parse_hf_config(read_file(name, yaml_size_limit), name, sequence, element_bytes);
+  } catch (const Error& error) {
+    if (std::filesystem::exists(name) || name.find('/') != std::string::npos || name.ends_with(".json"))
+      throw;
+    const std::vector<std::string_view> known(presets.begin(), presets.end());
+    throw Error("--model",
+                fmt::format("{} is neither a file nor a preset; {}", quote(name), suggestion(name, known)));
   }
 }
 

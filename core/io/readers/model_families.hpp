@@ -1,0 +1,43 @@
+// The families of models whose config.json is understood: the table configs/model-families.yaml.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace dtfm::io {
+
+/// How the layers of a family are built.
+enum class FamilyForm { decoder, t5, vit };
+
+struct ModelFamily {
+  std::vector<std::string> types;  // values of `model_type`; the first is that of transformers
+  FamilyForm form = FamilyForm::decoder;
+  nlohmann::json defaults;  // by key of config.json, what transformers assumes if the key is missing
+  std::map<std::string, std::vector<std::string>> keys;             // key of config.json → what it sets
+  nlohmann::ordered_json model = nlohmann::ordered_json::object();  // keys of a job's transformer
+  int position_offset = 0;  // rows of a position table beyond the positions that the file gives
+  /// By key of config.json and its value as text, keys of a job's transformer; null: not supported.
+  std::map<std::string, std::map<std::string, nlohmann::ordered_json>> when;
+};
+
+struct ModelFamilies {
+  std::vector<ModelFamily> families;
+  std::map<std::string, std::vector<std::string>> keys;  // of all families
+  std::vector<std::string> ignored;                      // names or patterns of keys without effect on costs
+};
+
+/// The table, which is compiled in.
+const ModelFamilies& model_families();
+
+/// The family of a `model_type`, or else of the class that `architectures` names; nullptr if unknown.
+const ModelFamily* find_family(std::string_view type, std::string_view architecture);
+
+/// Whether a key of config.json has no effect on parameters, operations and sizes.
+bool is_ignored(std::string_view key);
+
+}  // namespace dtfm::io
