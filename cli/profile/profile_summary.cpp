@@ -177,13 +177,17 @@ std::string catalogue_text(std::span<const Gpu> catalogue) {
     return io::format_bytes(Bytes(rate.value() / bits_per_byte)) + "/s";
   };
   const auto price = [](DollarsPerHour rate) { return fmt::format("{} USD/h", rate.value()); };
-  Rows rows = {{"GPU", "memory", "16-bit peak", "TF32", "FP32", "bandwidth", "interconnect", "price"}};
+  Rows rows = {{"GPU", "memory", "16-bit peak", "TF32", "FP32", "FP8", "FP4", "bandwidth", "interconnect",
+                "CPU link", "price"}};
   for (const Gpu& gpu : catalogue)
     rows.push_back({gpu.name, io::format_bytes(gpu.memory), format_optional(gpu.peak, io::format_flop_rate),
                     format_optional(gpu.peak_tf32, io::format_flop_rate),
                     format_optional(gpu.peak_fp32, io::format_flop_rate),
+                    format_optional(gpu.peak_fp8, io::format_flop_rate),
+                    format_optional(gpu.peak_fp4, io::format_flop_rate),
                     format_optional(gpu.memory_bandwidth, byte_rate),
-                    format_optional(gpu.interconnect, byte_rate), format_optional(gpu.price, price)});
+                    format_optional(gpu.interconnect, byte_rate), format_optional(gpu.host_link, byte_rate),
+                    format_optional(gpu.price, price)});
   return table(rows);
 }
 
@@ -195,8 +199,11 @@ ordered_json catalogue_json(std::span<const Gpu> catalogue) {
     add_number(json, "peak_flops_per_s", gpu.peak);
     add_number(json, "peak_tf32_flops_per_s", gpu.peak_tf32);
     add_number(json, "peak_fp32_flops_per_s", gpu.peak_fp32);
+    add_number(json, "peak_fp8_flops_per_s", gpu.peak_fp8);
+    add_number(json, "peak_fp4_flops_per_s", gpu.peak_fp4);
     add_number(json, "memory_bytes_per_s", gpu.memory_bandwidth, bits_per_byte);
     add_number(json, "interconnect_bytes_per_s", gpu.interconnect, bits_per_byte);
+    add_number(json, "host_link_bytes_per_s", gpu.host_link, bits_per_byte);
     add_number(json, "price_usd_per_h", gpu.price);
   }
   return list;

@@ -22,10 +22,11 @@ struct Gpu {
   std::string name;
   Bytes memory;
   // Peak of dense matrix products: in 16 bits; in TF32 (GPUs that have it also compute bf16); in fp32 without
-  // TF32. Empty if unknown or not supported.
-  std::optional<FlopsPerSecond> peak = {}, peak_tf32 = {}, peak_fp32 = {};
+  // TF32; in fp8 and fp4. Empty if unknown or not supported.
+  std::optional<FlopsPerSecond> peak = {}, peak_tf32 = {}, peak_fp32 = {}, peak_fp8 = {}, peak_fp4 = {};
   std::optional<BitsPerSecond> memory_bandwidth = {};
   std::optional<BitsPerSecond> interconnect = {};  // one direction, all links, else the PCIe slot
+  std::optional<BitsPerSecond> host_link = {};     // one direction of the link to the CPU
   std::optional<DollarsPerHour> price = {};        // typical rental price
   std::string driver = {};                         // name reported by the driver; empty if unknown
 };

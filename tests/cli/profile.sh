@@ -20,6 +20,8 @@ expect_in "$out" 'V100-16GB'
 run --list-gpus --format json
 expect_json "$out"
 expect_in "$out" '"memory_bytes"'
+expect_in "$out" '"peak_fp4_flops_per_s"'
+expect_in "$out" '"host_link_bytes_per_s"'
 
 # An estimate prints a table or the profile to stdout, and writes the same profile to the file.
 expect_refused '--estimate: unknown GPU `V10`; known: `V100-16GB`, `V100-32GB` (see --list-gpus)' --estimate V10

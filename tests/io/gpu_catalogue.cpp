@@ -16,6 +16,19 @@ bool is_cdna_2(const Gpu& gpu) {
   return gpu.name == "MI250" || gpu.name == "MI250X";
 }
 
+/// Whether the GPU computes fp8, as Ada, Hopper, CDNA 3 and their successors do.
+bool has_fp8(const Gpu& gpu) {
+  static const std::set<std::string> names = {"L4",    "L40S",      "RTX-4090", "RTX-5090", "H100",  "H200",
+                                              "GH200", "H100-PCIe", "H100-NVL", "B200",     "MI300X"};
+  return names.contains(gpu.name);
+}
+
+/// Whether the GPU computes fp4, as Blackwell does.
+bool has_fp4(const Gpu& gpu) {
+  static const std::set<std::string> names = {"RTX-5090", "B200"};
+  return names.contains(gpu.name);
+}
+
 std::string error_text(const std::string& text) {
   try {
     parse_gpu_catalogue(text, "g.yaml");
@@ -83,8 +96,46 @@ TEST_CASE("peaks do not fall with fewer bits and bandwidths match existing memor
       CHECK(gpu.interconnect->value() / bits_per_byte <= 900e9);
       CHECK(gpu.interconnect->value() < gpu.memory_bandwidth->value());
     }
+    if (gpu.host_link) {  // a slot, or NVLink-C2C
+      const double bytes_per_s = gpu.host_link->value() / bits_per_byte;
+      CHECK((bytes_per_s == 16e9 || bytes_per_s == 32e9 || bytes_per_s == 64e9 || bytes_per_s == 450e9));
+      if (gpu.interconnect) CHECK(bytes_per_s <= gpu.interconnect->value() / bits_per_byte);
+    }
     if (gpu.price) CHECK(gpu.price->value() < 20);
   }
+}
+
+// Tensor cores double their rate with half the bits, from 16 to 8 and from 8 to 4. GeForce cards quadruple it
+// from 8 to 4, because their rates with fp32 accumulation are halved in 16 and 8 bits only.
+TEST_CASE("GPUs have rates of fp8 and fp4 if their architecture has the formats") {
+  for (const Gpu& gpu : built_in_gpus()) {
+    CAPTURE(gpu.name);
+    REQUIRE(gpu.peak_fp8.has_value() == has_fp8(gpu));
+    REQUIRE(gpu.peak_fp4.has_value() == has_fp4(gpu));
+    if (gpu.peak_fp8) CHECK(gpu.peak_fp8->value() / gpu.peak->value() == Approx(2).epsilon(0.03));
+    if (gpu.peak_fp4)
+      CHECK(gpu.peak_fp4->value() / gpu.peak_fp8->value() ==
+            Approx(gpu.name == "RTX-5090" ? 4 : 2).epsilon(0.02));
+  }
+}
+
+TEST_CASE("a GPU has the values of its row") {
+  const Gpu gpu = parse_gpu_catalogue(
+      "version: 1\ngpus:\n"
+      "  - {name: A, memory: 1 GB, peak: 4 TFLOP/s, peak_tf32: 2 TFLOP/s, peak_fp32: 1 TFLOP/s,\n"
+      "     peak_fp8: 8 TFLOP/s, peak_fp4: 16 TFLOP/s, memory_bandwidth: 9 GB/s, interconnect: 5 GB/s,\n"
+      "     host_link: 3 GB/s, price: 2 USD/h, driver: Board A}\n",
+      "g.yaml")[0];
+  CHECK(gpu.peak->value() == 4e12);
+  CHECK(gpu.peak_tf32->value() == 2e12);
+  CHECK(gpu.peak_fp32->value() == 1e12);
+  CHECK(gpu.peak_fp8->value() == 8e12);
+  CHECK(gpu.peak_fp4->value() == 16e12);
+  CHECK(gpu.memory_bandwidth->value() == 72e9);
+  CHECK(gpu.interconnect->value() == 40e9);
+  CHECK(gpu.host_link->value() == 24e9);
+  CHECK(gpu.price->value() == 2);
+  CHECK(gpu.driver == "Board A");
 }
 
 // Ampere and later have TF32, and so has CDNA 3; Kepler to Turing have neither TF32 nor bf16. Without
@@ -114,6 +165,8 @@ TEST_CASE("an invalid catalogue is rejected") {
         "g.yaml:2:26: `memory`: must be above zero");
   CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 0 TFLOP/s}]\n") ==
         "g.yaml:2:38: `peak`: must be above zero; found `0 TFLOP/s`");
+  CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, host_link: 0 GB/s}]\n") ==
+        "g.yaml:2:43: `host_link`: must be above zero; found `0 GB/s`");
   CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 125}]\n") ==
         "g.yaml:2:38: `peak`: expected a compute rate with its unit (FLOP/s, kFLOP/s, MFLOP/s, GFLOP/s, "
         "TFLOP/s, PFLOP/s) such as `125 TFLOP/s`; found `125`");

@@ -18,6 +18,11 @@ std::optional<FlopsPerSecond> optional_peak(const YamlMap& map, std::string_view
   return peak ? std::optional(peak->flop_rate()) : std::nullopt;
 }
 
+std::optional<BitsPerSecond> optional_rate(const YamlMap& map, std::string_view key) {
+  const auto rate = map.optional(key);
+  return rate ? std::optional(rate->rate()) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Gpu> built_in_gpus() {
@@ -33,8 +38,8 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> first_seen;
   for (const YamlValue& item : list.list()) {
-    const YamlMap map = item.map({"name", "driver", "memory", "peak", "peak_tf32", "peak_fp32",
-                                  "memory_bandwidth", "interconnect", "price"});
+    const YamlMap map = item.map({"name", "driver", "memory", "peak", "peak_tf32", "peak_fp32", "peak_fp8",
+                                  "peak_fp4", "memory_bandwidth", "interconnect", "host_link", "price"});
     const YamlValue name = map.required("name"), memory = map.required("memory");
     const auto [seen, is_new] = first_seen.emplace(name.text(), name.where());
     if (!is_new)
@@ -43,8 +48,11 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
     gpu.peak = optional_peak(map, "peak");
     gpu.peak_tf32 = optional_peak(map, "peak_tf32");
     gpu.peak_fp32 = optional_peak(map, "peak_fp32");
-    if (const auto bandwidth = map.optional("memory_bandwidth")) gpu.memory_bandwidth = bandwidth->rate();
-    if (const auto interconnect = map.optional("interconnect")) gpu.interconnect = interconnect->rate();
+    gpu.peak_fp8 = optional_peak(map, "peak_fp8");
+    gpu.peak_fp4 = optional_peak(map, "peak_fp4");
+    gpu.memory_bandwidth = optional_rate(map, "memory_bandwidth");
+    gpu.interconnect = optional_rate(map, "interconnect");
+    gpu.host_link = optional_rate(map, "host_link");
     if (const auto price = map.optional("price")) gpu.price = price->price();
     if (const auto driver = map.optional("driver")) gpu.driver = driver->text();
     if (gpu.memory.value() == 0) throw memory.value_error("must be above zero");

@@ -16,8 +16,8 @@ std::vector<Gpu> built_in_gpus();
 /// Parses a catalogue file, a map with `version: 1` and `gpus`. Throws Error at file:line:column.
 std::vector<Gpu> parse_gpu_catalogue(std::string text, std::string file);
 
-/// Reads a list of GPUs. `name` and `memory` are required; `peak`, `peak_tf32`, `peak_fp32`,
-/// `memory_bandwidth`, `interconnect`, `price` and `driver` are optional. Throws Error for duplicate names.
+/// Reads a list of GPUs, whose keys are those of configs/gpus.yaml. `name` and `memory` are required. Throws
+/// Error for duplicate names.
 std::vector<Gpu> read_gpus(const YamlValue& list);
 
 /// Returns `gpus`, where GPUs of `extension` replace those of the same name and the others are appended.
