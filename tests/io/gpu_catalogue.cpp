@@ -11,21 +11,29 @@ using namespace dtfm::io;
 
 namespace {
 
-/// Whether the GPU is of CDNA 2, which has bf16 but no TF32.
-bool is_cdna_2(const Gpu& gpu) {
-  return gpu.name == "MI250" || gpu.name == "MI250X";
+/// Rate of 16-bit formats ÷ that of TF32, of GPUs that have both. It is 2 according to NVIDIA's white papers
+/// from Ampere to Blackwell and AMD's of CDNA 3. CDNA 2 and 4, which have bf16 but no TF32, compute it in
+/// fp32, a TPU in three passes of bf16.
+double ratio_to_tf32(const Gpu& gpu) {
+  if (gpu.name == "MI355X") return 16;
+  if (gpu.name.starts_with("MI250") || gpu.name == "Gaudi-3") return 4;
+  if (gpu.name.starts_with("TPU")) return 3;
+  return gpu.name == "Trainium-2" ? 1 : 2;
 }
 
-/// Whether the GPU computes fp8, as Ada, Hopper, CDNA 3 and their successors do.
+/// Whether the GPU computes fp8, as Ada, Hopper, CDNA 3 and their successors do, and Gaudi 3 and Trainium 2.
 bool has_fp8(const Gpu& gpu) {
-  static const std::set<std::string> names = {"L4",    "L40S",      "RTX-4090", "RTX-5090", "H100",  "H200",
-                                              "GH200", "H100-PCIe", "H100-NVL", "B200",     "MI300X"};
+  static const std::set<std::string> names = {
+      "L4",    "L40S",  "L20",    "RTX-4090", "RTX-4090D", "RTX-5090", "RTX-PRO-6000", "H100",
+      "H20",   "H200",  "H800",   "GH200",    "H100-PCIe", "H100-NVL", "B200",         "B300",
+      "GB200", "GB300", "MI300X", "MI325X",   "MI355X",    "Gaudi-3",  "Trainium-2"};
   return names.contains(gpu.name);
 }
 
-/// Whether the GPU computes fp4, as Blackwell does.
+/// Whether the GPU computes fp4, as Blackwell and CDNA 4 do.
 bool has_fp4(const Gpu& gpu) {
-  static const std::set<std::string> names = {"RTX-5090", "B200"};
+  static const std::set<std::string> names = {"RTX-5090", "RTX-PRO-6000", "B200",  "B300",
+                                              "GB200",    "GB300",        "MI355X"};
   return names.contains(gpu.name);
 }
 
@@ -51,9 +59,12 @@ TEST_CASE("the built-in catalogue has the common GPUs") {
   CHECK(memory_of(gpus, "A100-80GB") == 80e9);
   CHECK(memory_of(gpus, "H200") == 141e9);
   for (const char* name :
-       {"K80",      "P100-16GB", "V100-32GB", "T4",    "RTX-2080", "RTX-2080Ti", "Titan-RTX",
-        "RTX-3090", "RTX-4090",  "A10",       "A10G",  "A40",      "L4",         "A100-40GB",
-        "L40S",     "H100",      "H100-PCIe", "GH200", "RTX-5090", "MI250",      "MI250X"})
+       {"K80",       "P100-16GB",   "V100-32GB", "T4",      "RTX-2080", "RTX-2080Ti", "Titan-RTX",
+        "RTX-3090",  "RTX-4090",    "A10",       "A10G",    "A40",      "L4",         "A100-40GB",
+        "L40S",      "H100",        "H100-PCIe", "GH200",   "RTX-5090", "MI250",      "MI250X",
+        "GB200",     "GB300",       "B300",      "H20",     "H800",     "A800",       "L20",
+        "MI325X",    "MI355X",      "Gaudi-3",   "TPU-v5e", "TPU-v5p",  "TPU-v6e",    "Trainium-2",
+        "RTX-4090D", "RTX-PRO-6000"})
     CHECK(memory_of(gpus, name) > 0);
   CHECK(memory_of(gpus, "H100-NVL") == 94e9);
   CHECK(memory_of(gpus, "B200") == 180e9);
@@ -64,9 +75,9 @@ TEST_CASE("every GPU of the built-in catalogue has a peak") {
   for (const Gpu& gpu : built_in_gpus()) {
     CAPTURE(gpu.name);
     REQUIRE(gpu.peak);
-    // The range from a Kepler GPU to Blackwell without sparsity.
+    // The range from a Kepler GPU to CDNA 4 without sparsity.
     CHECK(gpu.peak->value() > 1e12);
-    CHECK(gpu.peak->value() <= 2.25e15);
+    CHECK(gpu.peak->value() <= 2.52e15);
     if (gpu.name == "V100-16GB") CHECK(gpu.peak->value() == 125e12);
   }
   CHECK_FALSE(parse_gpu_catalogue("version: 1\ngpus: [{name: A, memory: 1 GB}]\n", "g.yaml")[0].peak);
@@ -81,16 +92,14 @@ TEST_CASE("peaks do not fall with fewer bits and bandwidths match existing memor
     if (gpu.peak_tf32) {
       CHECK(gpu.peak_fp32->value() <= gpu.peak_tf32->value());
       CHECK(gpu.peak_tf32->value() <= gpu.peak->value());
-      // Tensor cores compute 16-bit formats at twice the rate of TF32, according to NVIDIA's white papers
-      // from Ampere to Blackwell and AMD's of CDNA 3. CDNA 2 computes TF32 products in fp32, at a quarter.
-      const double ratio = is_cdna_2(gpu) ? 4 : 2;
-      CHECK(gpu.peak->value() / gpu.peak_tf32->value() == Approx(ratio).epsilon(0.02));
-      if (is_cdna_2(gpu)) CHECK(gpu.peak_tf32->value() == gpu.peak_fp32->value());
+      CHECK(gpu.peak->value() / gpu.peak_tf32->value() == Approx(ratio_to_tf32(gpu)).epsilon(0.02));
+      if (gpu.name.starts_with("MI250") || gpu.name == "MI355X") CHECK(gpu.peak_tf32 == gpu.peak_fp32);
     }
     REQUIRE(gpu.memory_bandwidth);  // from half a K80's GDDR5 to a B200's HBM3e
     CHECK(gpu.memory_bandwidth->value() / bits_per_byte >= 240e9);
     CHECK(gpu.memory_bandwidth->value() / bits_per_byte <= 8000e9);
-    REQUIRE(gpu.interconnect.has_value() == !is_cdna_2(gpu));
+    // Links inside a board of CDNA 2 and between boards differ.
+    REQUIRE(gpu.interconnect.has_value() == !gpu.name.starts_with("MI250"));
     if (gpu.interconnect) {  // from 16 lanes of PCIe 3 to NVLink 5
       CHECK(gpu.interconnect->value() / bits_per_byte >= 16e9);
       CHECK(gpu.interconnect->value() / bits_per_byte <= 900e9);
@@ -105,17 +114,22 @@ TEST_CASE("peaks do not fall with fewer bits and bandwidths match existing memor
   }
 }
 
-// Tensor cores double their rate with half the bits, from 16 to 8 and from 8 to 4. GeForce cards quadruple it
-// from 8 to 4, because their rates with fp32 accumulation are halved in 16 and 8 bits only.
+// Tensor cores double their rate with half the bits, from 16 to 8 and from 8 to 4; those of a Gaudi 3 do not.
+// From 8 to 4 bits, Blackwell Ultra (B300, GB300) triples it, and GeForce cards quadruple it, because their
+// rates with fp32 accumulation are halved in 16 and 8 bits only.
 TEST_CASE("GPUs have rates of fp8 and fp4 if their architecture has the formats") {
+  const auto fp4_ratio = [](const Gpu& gpu) {
+    if (gpu.name == "RTX-5090") return 4;
+    return gpu.name.ends_with("B300") ? 3 : 2;
+  };
   for (const Gpu& gpu : built_in_gpus()) {
     CAPTURE(gpu.name);
     REQUIRE(gpu.peak_fp8.has_value() == has_fp8(gpu));
     REQUIRE(gpu.peak_fp4.has_value() == has_fp4(gpu));
-    if (gpu.peak_fp8) CHECK(gpu.peak_fp8->value() / gpu.peak->value() == Approx(2).epsilon(0.03));
+    if (gpu.peak_fp8)
+      CHECK(gpu.peak_fp8->value() / gpu.peak->value() == Approx(gpu.name == "Gaudi-3" ? 1 : 2).epsilon(0.03));
     if (gpu.peak_fp4)
-      CHECK(gpu.peak_fp4->value() / gpu.peak_fp8->value() ==
-            Approx(gpu.name == "RTX-5090" ? 4 : 2).epsilon(0.02));
+      CHECK(gpu.peak_fp4->value() / gpu.peak_fp8->value() == Approx(fp4_ratio(gpu)).epsilon(0.02));
   }
 }
 
@@ -139,7 +153,8 @@ TEST_CASE("a GPU has the values of its row") {
 }
 
 // Ampere and later have TF32, and so has CDNA 3; Kepler to Turing have neither TF32 nor bf16. Without
-// `peak_tf32`, bf16 would run at the rate of fp32: CDNA 2, which has only bf16, has the key too.
+// `peak_tf32`, bf16 would run at the rate of fp32: CDNA 2 and 4 and TPUs, which have only bf16, have the key
+// too.
 TEST_CASE("GPUs have a rate of TF32 if their architecture has bf16") {
   const std::set<std::string> before = {"K80",      "P100-16GB",  "V100-16GB", "V100-32GB", "T4",
                                         "RTX-2080", "RTX-2080Ti", "Titan-RTX", "RTX-8000"};
