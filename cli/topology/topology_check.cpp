@@ -150,7 +150,7 @@ NameCounts count_gpus(const Topology& topology) {
 
 std::string format_links(const Topology& topology) {
   if (const auto* rules = std::get_if<RuleLinks>(&topology.links))
-    return fmt::format("{} of `links`", format_count(static_cast<long long>(rules->links.size()), "rule"));
+    return format_count(static_cast<long long>(rules->links.size()), "rule");
   return "measured, device by device";
 }
 

@@ -379,7 +379,7 @@ class Schemas(unittest.TestCase):
             "version": 1, "name": "lab", "fairness": "rtt", "gpus": [{"name": "Own", "memory": "16 GB", "peak": "125 TFLOP/s", "memory_bandwidth": "900 GB/s", "price": "1 USD/h"}],
             "sites": {"oregon": {"uplink": "10 Gbps"}, "ohio": {}},
             "devices": [{"site": "oregon", "count": 2, "gpu": "T4", "speed": 0.5, "uplink": "1 Gbps", "price": "2 USD/h"}, {"site": "ohio", "hosts": 1, "gpus_per_host": 2},
-                        {"name": "desk", "site": "ohio", "host_uplink": "1 Gbps"}],
+                        {"name": "desk", "site": "ohio", "host_uplink": "1 Gbps"}, {"site": "ohio", "host": "dgx-h100", "gpus_per_host": 2, "downlink": "100 Gbps"}],
             "links": [{"within": "host", "latency": "5 us", "bandwidth": "300 Gbps"}, {"between": ["*", "*"], "rtt": "5 ms", "bandwidth": "2 Gbps", "egress": "0.09 USD/GB", "shared": "sender"},
                       {"from": "oregon", "to": "ohio", "latency": "5 ms", "bandwidth": "1 Gbps", "capacity": "2 Gbps"},
                       {"from": "ohio", "to": "oregon", "bandwidth": [{"size": "1 MB", "rate": "1 Gbps"}, {"size": "1 GB", "rate": "2 Gbps"}]}]})

@@ -39,6 +39,27 @@ run check list.yaml
 expect_status 2 'a list of transports'
 expect_in "$err" '`transport`: expected a name (known: `tcp`, `mpi`, `gloo`); found a list'
 
+# Known hosts bring their links along.
+cat >hosts.yaml <<'END'
+version: 1
+devices:
+  - {site: oregon, hosts: 4, host: dgx-h100}
+  - {site: ohio, hosts: 4, host: dgx-h100}
+links:
+  - {between: ["*", "*"], rtt: 50 ms, bandwidth: 10 Gbps}
+END
+run check hosts.yaml
+expect_status 0 check hosts.yaml
+expect_in "$out" 'hosts: 64 devices in 2 sites, fingerprint '
+expect_in "$out" '64 × H100'
+expect_in "$out" 'links          3 rules'
+expect_in "$out" 'between sites  latency 25 ms … 25 ms, bandwidth 10 Gbps … 10 Gbps'
+[[ $(grep -c warning "$out") == 0 ]] || fail "warnings: $(cat "$out")"
+sed 's/ohio, hosts: 4, host: dgx-h100/ohio, host: dgx-h10/' hosts.yaml >unknown.yaml
+run check unknown.yaml
+expect_status 2 check unknown.yaml
+expect_in "$err" 'unknown.yaml:4:24: unknown host `dgx-h10`; did you mean `dgx-h100`?'
+
 # One of each suspicious setting.
 cat >odd.yaml <<'END'
 version: 1

@@ -1,13 +1,16 @@
 #include "core/io/readers/device_inventory.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
 
 #include "core/base/index.hpp"
 #include "core/io/readers/gpu_catalogue.hpp"
+#include "core/io/readers/host_templates.hpp"
 #include "core/io/text/suggest.hpp"
 
 namespace dtfm::io {
@@ -32,9 +35,17 @@ std::vector<std::string_view> names_of(const std::vector<Named>& entities) {
   return names;
 }
 
-/// Reads the keys of an entry that apply to each of its GPUs.
-Device read_device_attributes(const YamlMap& entry) {
+/// A GPU of a host whose network cards are full duplex.
+Device device_of(const HostTemplate& host) {
   Device device;
+  device.uplink = device.downlink = host.network_per_gpu;
+  device.host_uplink = device.host_downlink = host.network;
+  device.price = host.price;
+  return device;
+}
+
+/// Reads the keys of an entry that apply to each of its GPUs; `device` has the values of the others.
+Device read_device_attributes(const YamlMap& entry, Device device) {
   if (const auto speed = entry.optional("speed")) device.speed = speed->ratio();
   if (const auto uplink = entry.optional("uplink")) device.uplink = uplink->rate();
   if (const auto downlink = entry.optional("downlink")) device.downlink = downlink->rate();
@@ -50,7 +61,7 @@ struct HostCounts {
   std::optional<YamlValue> name;
 };
 
-HostCounts read_host_counts(const YamlMap& entry) {
+HostCounts read_host_counts(const YamlMap& entry, const HostTemplate* host) {
   const auto name = entry.optional("name"), count = entry.optional("count"), hosts = entry.optional("hosts"),
              gpus = entry.optional("gpus_per_host");
   if (name && (count || hosts))
@@ -58,8 +69,10 @@ HostCounts read_host_counts(const YamlMap& entry) {
   if (count && (hosts || gpus))
     throw entry.error(
         "`count` is for hosts with one GPU and cannot be combined with `hosts` or `gpus_per_host`");
-  if (gpus && !hosts && !name) throw entry.error("`gpus_per_host` requires `hosts` or `name`");
-  HostCounts host_counts{1, 1, name};
+  if (count && host)
+    throw entry.error("`count` is for hosts with one GPU and cannot be combined with `host`; use `hosts`");
+  if (gpus && !hosts && !name && !host) throw entry.error("`gpus_per_host` requires `hosts` or `name`");
+  HostCounts host_counts{1, host ? host->gpus : 1, name};
   if (count) host_counts.hosts = static_cast<int>(count->integer(1, max_devices));
   if (hosts) host_counts.hosts = static_cast<int>(hosts->integer(1, max_devices));
   if (gpus) host_counts.gpus_per_host = static_cast<int>(gpus->integer(1, max_devices));
@@ -77,8 +90,8 @@ class InventoryReader {
     if (const auto sites = topology.optional("sites")) read_sites(*sites);
     const YamlValue devices = topology.required("devices");
     for (const YamlValue& entry : devices.list())
-      read_devices(entry.map({"site", "count", "hosts", "gpus_per_host", "name", "gpu", "speed", "uplink",
-                              "downlink", "host_uplink", "host_downlink", "price"}));
+      read_devices(entry.map({"site", "count", "hosts", "gpus_per_host", "name", "host", "gpu", "speed",
+                              "uplink", "downlink", "host_uplink", "host_downlink", "price"}));
     if (inventory_.devices.empty()) throw devices.value_error("must not be empty");
     check_names();
     return std::move(inventory_);
@@ -122,9 +135,17 @@ class InventoryReader {
     return add_site({name});
   }
 
-  int find_gpu(const YamlMap& entry) const {
+  /// Returns the kind of host that an entry names, which stays valid; nullptr if it names none.
+  const HostTemplate* find_host(const YamlMap& entry) {
+    const auto value = entry.optional("host");
+    if (!value) return nullptr;
+    if (templates_.empty()) templates_ = built_in_hosts();
+    return &find_row(templates_, value->text(), value->where(), "unknown host");
+  }
+
+  int find_gpu(const YamlMap& entry, const HostTemplate* host) const {
     const auto value = entry.optional("gpu");
-    if (!value) return -1;
+    if (!value) return host ? gpu_index_.at(host->gpu) : -1;
     const auto known = gpu_index_.find(value->text());
     if (known == gpu_index_.end())
       throw value->error(fmt::format("unknown GPU {}; {}", quote(value->text()),
@@ -132,24 +153,50 @@ class InventoryReader {
     return known->second;
   }
 
+  /// Returns the number of the links of a kind of host, with the rates of an entry. Entries with equal links
+  /// have the same number.
+  int find_or_add_links(const YamlMap& entry, const HostTemplate& host, const Device& device,
+                        int gpus_per_host) {
+    const YamlValue name = entry.required("host");
+    TemplateLinks links{
+        name.where(), {}, {host.network_latency, std::min(device.uplink, device.host_uplink)}};
+    if (gpus_per_host > 1) {
+      const Gpu& gpu = inventory_.gpus[at(device.gpu)];
+      if (!gpu.interconnect)
+        throw name.error(fmt::format("GPU {} has no `interconnect`, which is the bandwidth inside a {}",
+                                     quote(gpu.name), host.name));
+      links.inside = {host.gpu_latency, *gpu.interconnect};
+      links.inside->shared_by_sender = true;  // a GPU divides its links among the others
+    }
+    const Link inside = links.inside.value_or(Link{});
+    const std::tuple key(inside.latency, inside.bandwidth, links.to_site.latency, links.to_site.bandwidth);
+    const auto [known, is_new] =
+        template_links_index_.emplace(key, static_cast<int>(inventory_.template_links.size()));
+    if (is_new) inventory_.template_links.push_back(std::move(links));
+    return known->second;
+  }
+
   void read_devices(const YamlMap& entry) {
-    const HostCounts host_counts = read_host_counts(entry);
-    Device device = read_device_attributes(entry);
+    const HostTemplate* host = find_host(entry);
+    const HostCounts host_counts = read_host_counts(entry, host);
+    Device device = read_device_attributes(entry, host ? device_of(*host) : Device());
     device.site = find_or_add_site(entry.required("site"));
-    device.gpu = find_gpu(entry);
+    device.gpu = find_gpu(entry, host);
     const auto size = static_cast<std::int64_t>(host_counts.hosts) * host_counts.gpus_per_host;
     if (static_cast<std::int64_t>(inventory_.devices.size()) + size > max_devices)
       throw entry.error(fmt::format("more than {} devices in all", max_devices));
-    for (int i = 0; i < host_counts.hosts; ++i) add_host(device, host_counts);
+    const int links = host ? find_or_add_links(entry, *host, device, host_counts.gpus_per_host) : -1;
+    for (int i = 0; i < host_counts.hosts; ++i) add_host(device, host_counts, links);
   }
 
-  void add_host(Device device, const HostCounts& host_counts) {
+  void add_host(Device device, const HostCounts& host_counts, int links) {
     const auto site = at(device.site);
     const std::string host = host_counts.name
                                  ? machine_name(*host_counts.name)
                                  : fmt::format("{}/{}", inventory_.sites[site].name, next_host_[site]++);
     device.host = static_cast<int>(inventory_.hosts.size());
     inventory_.hosts.push_back(host);
+    inventory_.template_of_host.push_back(links);
     for (int gpu = 0; gpu < host_counts.gpus_per_host; ++gpu) {
       device.id = host_counts.gpus_per_host == 1 ? host : fmt::format("{}:{}", host, gpu);
       inventory_.devices.push_back(device);
@@ -177,6 +224,8 @@ class InventoryReader {
   std::map<std::string, int> gpu_index_, site_index_;
   std::vector<int> next_host_;  // next host number, by site
   std::map<std::string, YamlValue> named_hosts_;
+  std::vector<HostTemplate> templates_;
+  std::map<std::tuple<Seconds, BitsPerSecond, Seconds, BitsPerSecond>, int> template_links_index_;
 };
 
 }  // namespace

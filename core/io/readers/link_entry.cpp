@@ -163,7 +163,9 @@ int LinkEntry::specificity() const {
   int result = base_rank(std::max(from.level, to.level), std::min(from.level, to.level));
   if (within == LinkScope::host) result = base_rank(LinkLevel::host, LinkLevel::site) + 1;
   if (within == LinkScope::any_site) result = base_rank(LinkLevel::site, LinkLevel::any) + 1;
-  return 2 * result + (both_directions ? 0 : 1);
+  const int scale = 4;  // leaves a rank for links of templates, below the entries of their scope
+  if (template_index >= 0) return scale * result - 1;
+  return scale * result + (both_directions ? 0 : 1);
 }
 
 std::vector<LinkEntry> read_link_entries(const YamlValue& links, const DeviceInventory& inventory) {
@@ -178,6 +180,24 @@ std::vector<LinkEntry> read_link_entries(const YamlValue& links, const DeviceInv
     read_endpoints(map, ends, entry);
     entry.link = read_link(map);
     entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+std::vector<LinkEntry> template_link_entries(const DeviceInventory& inventory) {
+  std::vector<LinkEntry> entries;
+  for (std::size_t i = 0; i < inventory.template_links.size(); ++i) {
+    const TemplateLinks& links = inventory.template_links[i];
+    LinkEntry entry;
+    entry.where = links.where;
+    entry.template_index = static_cast<int>(i);
+    const auto add = [&](LinkScope scope, const Link& link) {
+      entry.within = scope;
+      entry.link = link;
+      entries.push_back(entry);
+    };
+    if (links.inside) add(LinkScope::host, *links.inside);
+    add(LinkScope::any_site, links.to_site);
   }
   return entries;
 }

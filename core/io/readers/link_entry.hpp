@@ -29,6 +29,9 @@ struct LinkEntry {
   LinkScope within = LinkScope::none;
   LinkEndpoint from, to;
   bool both_directions = true;
+  /// Index into DeviceInventory::template_links, of a link that a kind of host brings along: `within` is
+  /// LinkScope::host or any_site, and the senders are hosts with this index. −1: an entry of the file.
+  int template_index = -1;
   Link link;
 
   /// Rank in the order of precedence that link_rules.hpp lists; the greatest wins.
@@ -44,5 +47,7 @@ struct LatencyValue {
 LatencyValue read_latency(const YamlMap& map);
 
 std::vector<LinkEntry> read_link_entries(const YamlValue& links, const DeviceInventory& inventory);
+/// The links that the inventory's hosts bring along.
+std::vector<LinkEntry> template_link_entries(const DeviceInventory& inventory);
 
 }  // namespace dtfm::io

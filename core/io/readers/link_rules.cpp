@@ -1,9 +1,12 @@
 #include "core/io/readers/link_rules.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,6 +26,7 @@ struct LinkClasses {
   std::vector<std::vector<int>> classes_of_site, classes_of_host;  // classes of the devices there, ascending
   std::vector<int> all;
   std::vector<int> single_host;  // by class: the host of all its devices, or −1 if they are on several hosts
+  std::vector<int> template_index;  // by class: that of the hosts of its devices, as in DeviceInventory
 };
 
 void insert_unique(std::vector<int>& link_classes, int link_class) {
@@ -41,12 +45,14 @@ LinkClasses make_link_classes(const DeviceInventory& inventory, const std::vecto
                            std::vector<std::vector<int>>(inventory.sites.size()),
                            std::vector<std::vector<int>>(inventory.hosts.size()),
                            {},
+                           {},
                            {}};
-  std::map<std::tuple<int, int, int>, int> class_of_key;
+  std::map<std::tuple<int, int, int, int>, int> class_of_key;
   for (std::size_t i = 0; i < inventory.devices.size(); ++i) {
     const Device& device = inventory.devices[i];
+    const int template_index = inventory.template_of_host[at(device.host)];
     const std::tuple key(device.site, host_is_named[at(device.host)] ? device.host : -1,
-                         device_is_named[i] ? static_cast<int>(i) : -1);
+                         device_is_named[i] ? static_cast<int>(i) : -1, template_index);
     const auto [entry, is_new] = class_of_key.emplace(key, static_cast<int>(class_of_key.size()));
     const int link_class = entry->second;
     link_classes.class_of_device.push_back(link_class);
@@ -55,6 +61,7 @@ LinkClasses make_link_classes(const DeviceInventory& inventory, const std::vecto
     if (is_new) {
       link_classes.all.push_back(link_class);
       link_classes.single_host.push_back(device.host);
+      link_classes.template_index.push_back(template_index);
     } else if (link_classes.single_host[at(link_class)] != device.host) {
       link_classes.single_host[at(link_class)] = -1;
     }
@@ -70,8 +77,8 @@ class LinkRuleResolver {
   }
 
   /// Applies entries in descending order of specificity; less specific ones do not change pairs that have an
-  /// entry.
-  RuleLinks resolve(const YamlValue& links) {
+  /// entry. `links` are those of the file.
+  RuleLinks resolve(const YamlMap& topology, const std::optional<YamlValue>& links) {
     std::vector<int> order(entries_.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -79,11 +86,11 @@ class LinkRuleResolver {
     });
     for (const int entry : order) apply(entry);
     if ((table_.array() == unmatched).any() || (same_host_.array() == unmatched).any())
-      throw missing_entry_error(links);
+      throw links ? missing_entry_error(*links) : topology.error("missing key `links` or `measured`");
     RuleLinks result{{}, std::move(link_classes_.class_of_device), std::move(table_), std::move(same_host_)};
-    for (const LinkEntry& entry : entries_) result.links.push_back(entry.link);
     check_capacities(result.table, result.link_class);
     check_capacities(result.same_host, result.link_class);
+    add_links(result);
     return result;
   }
 
@@ -129,7 +136,9 @@ class LinkRuleResolver {
 
   void apply(int entry) {
     const LinkEntry& rule = entries_[at(entry)];
-    if (rule.within == LinkScope::host) {
+    if (rule.template_index >= 0) {
+      apply_template(entry);
+    } else if (rule.within == LinkScope::host) {
       for (const auto& link_classes : link_classes_.classes_of_host)
         apply(entry, link_classes, link_classes, false);
     } else if (rule.within == LinkScope::any_site) {
@@ -139,6 +148,22 @@ class LinkRuleResolver {
       const std::vector<int> from = link_classes_at(rule.from), to = link_classes_at(rule.to);
       apply(entry, from, to, true);
       if (rule.both_directions) apply(entry, to, from, true);
+    }
+  }
+
+  /// Applies to the pairs of a site whose sender has this template, and whose receiver has any, or is on the
+  /// same host.
+  void apply_template(int entry) {
+    const LinkEntry& rule = entries_[at(entry)];
+    const bool between_hosts = rule.within != LinkScope::host;
+    for (const std::vector<int>& link_classes : link_classes_.classes_of_site) {
+      std::vector<int> from, with_template;
+      for (const int p : link_classes) {
+        const int template_index = link_classes_.template_index[at(p)];
+        if (template_index == rule.template_index) from.push_back(p);
+        if (template_index >= 0) with_template.push_back(p);
+      }
+      apply(entry, from, between_hosts ? with_template : from, between_hosts);
     }
   }
 
@@ -165,6 +190,23 @@ class LinkRuleResolver {
     const auto [a, b] = example_pair(p, q, same_host);
     throw Error(where, fmt::format("the entries of lines {} and {} are equally specific for {} → {}", first,
                                    second, inventory_.devices[at(a)].id, inventory_.devices[at(b)].id));
+  }
+
+  /// Adds the links of all entries of the file, and those of templates that a pair of devices uses.
+  void add_links(RuleLinks& result) const {
+    std::vector<char> is_used(entries_.size());
+    std::vector<int> index_of_entry;
+    const std::array<Eigen::MatrixXi*, 2> tables{&result.table, &result.same_host};
+    for (const Eigen::MatrixXi* table : tables)
+      for (const int entry : table->reshaped())
+        if (entry >= 0) is_used[at(entry)] = 1;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      index_of_entry.push_back(static_cast<int>(result.links.size()));
+      if (entries_[i].template_index < 0 || is_used[i] != 0) result.links.push_back(entries_[i].link);
+    }
+    for (Eigen::MatrixXi* table : tables)
+      for (int& entry : table->reshaped())
+        if (entry >= 0) entry = index_of_entry[at(entry)];
   }
 
   /// A capacity belongs to a pair of sites, so two different ones for the same direction contradict each
@@ -232,9 +274,12 @@ class LinkRuleResolver {
 
 }  // namespace
 
-RuleLinks read_link_rules(const YamlValue& links, const DeviceInventory& inventory) {
-  const std::vector<LinkEntry> entries = read_link_entries(links, inventory);
-  return LinkRuleResolver(inventory, entries).resolve(links);
+RuleLinks read_link_rules(const YamlMap& topology, const DeviceInventory& inventory) {
+  const auto links = topology.optional("links");
+  std::vector<LinkEntry> entries;
+  if (links) entries = read_link_entries(*links, inventory);
+  for (LinkEntry& entry : template_link_entries(inventory)) entries.push_back(std::move(entry));
+  return LinkRuleResolver(inventory, entries).resolve(topology, links);
 }
 
 }  // namespace dtfm::io

@@ -42,9 +42,7 @@ std::variant<RuleLinks, MeasuredLinks> read_links(const YamlMap& topology, const
   const auto links = topology.optional("links"), measured = topology.optional("measured");
   if (links && measured) throw measured->error("give `links` or `measured`, not both");
   if (measured) return read_measured_links(*measured, inventory, folder);
-  if (links) return read_link_rules(*links, inventory);
-  if (inventory.devices.size() > 1) throw topology.error("missing key `links` or `measured`");
-  return RuleLinks{{}, {0}, Eigen::MatrixXi::Constant(1, 1, -1), Eigen::MatrixXi::Constant(1, 1, -1)};
+  return read_link_rules(topology, inventory);
 }
 
 Transport read_library(const YamlValue& value) {

@@ -1,0 +1,54 @@
+#include "core/io/readers/host_templates.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/io/readers/device_inventory.hpp"
+#include "core/io/text/suggest.hpp"
+#include "core/io/text/yaml_reader.hpp"
+
+namespace dtfm::io {
+
+extern const std::string_view hosts_yaml;
+
+namespace {
+
+HostTemplate read_host_template(const YamlMap& map, const YamlMap& latencies) {
+  HostTemplate host;
+  host.name = map.required("name").text();
+  host.gpu = map.required("gpu").text();
+  host.gpus = static_cast<int>(map.required("gpus").integer(1, max_devices));
+  const bool over_pcie = map.required("gpu_links").choice({"direct", "pcie"}) == 1;
+  host.gpu_latency = latencies.required(over_pcie ? "pcie" : "direct").seconds();
+  host.network_latency = latencies.required("network").seconds();
+  host.network = map.required("network").rate();
+  host.network_per_gpu = map.required("network_per_gpu").rate();
+  if (const auto price = map.optional("price")) host.price = price->price();
+  return host;
+}
+
+}  // namespace
+
+std::vector<HostTemplate> built_in_hosts() {
+  return parse_host_templates(std::string(hosts_yaml), "configs/hosts.yaml");
+}
+
+std::vector<HostTemplate> parse_host_templates(std::string text, std::string file) {
+  const YamlDocument document(std::move(text), std::move(file));
+  const YamlMap root = versioned_map(document, "a table of hosts", {"version", "latencies", "hosts"});
+  const YamlMap latencies = root.required("latencies").map({"direct", "pcie", "network"});
+  std::vector<HostTemplate> hosts;
+  for (const YamlValue& item : root.required("hosts").list()) {
+    const YamlMap map = item.map({"name", "gpu", "gpus", "gpu_links", "network", "network_per_gpu", "price"});
+    HostTemplate host = read_host_template(map, latencies);
+    if (std::any_of(hosts.begin(), hosts.end(), [&](const HostTemplate& h) { return h.name == host.name; }))
+      throw map.error(fmt::format("host {} is given twice", quote(host.name)));
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,29 @@
+// Reads the hosts that topologies can name: configs/hosts.yaml, which is compiled in.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/units.hpp"
+
+namespace dtfm::io {
+
+/// A kind of host that can be bought or rented.
+struct HostTemplate {
+  std::string name;
+  std::string gpu;  // in configs/gpus.yaml
+  int gpus = 1;
+  Seconds gpu_latency, network_latency;      // one way, between GPUs of the host and between two hosts
+  BitsPerSecond network, network_per_gpu;    // in each direction: of the host, and of a single GPU
+  std::optional<DollarsPerHour> price = {};  // of one GPU with its share of the host
+};
+
+/// The hosts of configs/hosts.yaml, in its order.
+std::vector<HostTemplate> built_in_hosts();
+
+/// Parses a file of hosts, a map with `version: 1`, `latencies` and `hosts`. Throws Error at
+/// file:line:column.
+std::vector<HostTemplate> parse_host_templates(std::string text, std::string file);
+
+}  // namespace dtfm::io
