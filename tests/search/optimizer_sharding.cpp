@@ -9,6 +9,7 @@
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/heterogeneous_hosts.hpp"
 #include "tests/support/iteration_seconds.hpp"
 
 namespace dtfm {
@@ -30,6 +31,24 @@ Problem sharded_search_problem(double memory_bytes) {
   problem.job.execution.schedule = Schedule::one_f_one_b;
   problem.job.execution.gradient_sync = GradientSync::ring;
   return problem;
+}
+
+TEST_CASE("stages with partitioned gradients have one device, whatever the degrees of others") {
+  Problem problem = host_problem({2, 2, 4}, 4);
+  problem.job.automatic[Setting::optimizer_sharding] = true;
+  REQUIRE(problem.job.automatic[Setting::tensor]);
+  Decisions decisions(problem);
+  const auto first = decisions.first();
+  CHECK(decisions.with_any_degree(*first));
+  int checked = 0;
+  for (const auto& it : decisions.alternatives(*first)) {
+    if (!requires_single_devices(it->problem.job)) continue;
+    CHECK_FALSE(decisions.with_any_degree(*it));
+    CHECK(decisions.mixed_degrees(*it).empty());
+    CHECK(decisions.degrees_by_gpu(*it).empty());
+    ++checked;
+  }
+  CHECK(checked > 0);
 }
 
 TEST_CASE("every alternative can run, and each sharding is among them") {

@@ -118,6 +118,12 @@ bool is_joint(Setting setting) {
   return setting == Setting::micro_batch || setting == Setting::recompute || setting == Setting::tensor;
 }
 
+/// Whether stages of the job may have other tensor degrees than `base`, or different ones.
+bool may_vary_degrees(const Job& undecided, const DecidedJob& base) {
+  return undecided.automatic[Setting::tensor] && !requires_uniform_pipelines(base) &&
+         !requires_single_devices(base.problem.job);
+}
+
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
   return std::all_of(degrees.begin(), degrees.end(), [&](int it) { return job.model.has_degree(at(it)); });
 }
@@ -239,7 +245,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const DecidedJob& base) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
-  if (!problem_.job.automatic[Setting::tensor] || problem_.job.parallelism.uniform_pipelines) return result;
+  if (!may_vary_degrees(problem_.job, base)) return result;
   for (const int tensor : tensor_degrees(problem_.topology, base.problem.job)) {
     Job job = base.problem.job;
     job.parallelism.tensor = tensor;
@@ -250,9 +256,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const De
 }
 
 std::shared_ptr<const DecidedJob> Decisions::with_any_degree(const DecidedJob& base) {
-  if (!problem_.job.automatic[Setting::tensor] || base.has_mixed_degrees() ||
-      requires_uniform_pipelines(base))
-    return nullptr;
+  if (!may_vary_degrees(problem_.job, base) || base.has_mixed_degrees()) return nullptr;
   const std::vector<int> degrees = tensor_degrees(problem_.topology, base.problem.job);
   for (auto most = degrees.rbegin(); most != degrees.rend() && *most > 1; ++most) {
     const std::vector<int> chain = chain_of(degrees, *most);
@@ -266,7 +270,7 @@ std::shared_ptr<const DecidedJob> Decisions::with_any_degree(const DecidedJob& b
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const DecidedJob& base) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
-  if (!problem_.job.automatic[Setting::tensor] || requires_uniform_pipelines(base)) return result;
+  if (!may_vary_degrees(problem_.job, base)) return result;
   std::set<int> models;
   for (const Device& device : problem_.topology->devices) models.insert(device.gpu + 1);
   if (models.size() < 2) return result;
