@@ -131,14 +131,13 @@ class ExplanationFormatter {
     return text[static_cast<std::size_t>(kind)];
   }
 
-  std::string memory(const cost::PeakMemoryDevice& peak_memory) const {
-    const auto [device, needed, capacity] = peak_memory.memory;
+  std::string memory(const cost::DeviceMemory& it) const {
     return fmt::format(
         "{} uses the largest share of its memory, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
         "gradients, optimizer, {:.1f} GB activations{}",
-        topology_.devices[at(device)].id, needed / 1e9, capacity / 1e9, 100 * needed / capacity,
-        peak_memory.state / 1e9, (needed - peak_memory.state) / 1e9,
-        needed > capacity ? "; exceeds memory" : "");
+        topology_.devices[at(it.device)].id, it.needed / 1e9, it.capacity / 1e9,
+        100 * it.needed / it.capacity, it.state / 1e9, (it.needed - it.state) / 1e9,
+        it.needed > it.capacity ? "; exceeds memory" : "");
   }
 
   std::string compute_bound_width_note(const Transformer& model) const {

@@ -21,7 +21,9 @@ using nlohmann::ordered_json;
 ordered_json memory_json(const cost::DeviceMemory& memory, const Topology& topology) {
   return {{"device", topology.devices[at(memory.device)].id},
           {"needed_bytes", std::ceil(memory.needed)},
-          {"capacity_bytes", memory.capacity}};
+          {"capacity_bytes", memory.capacity},
+          {"state_bytes", std::ceil(memory.state)},
+          {"process_bytes", memory.process}};
 }
 
 void add_iteration(const api::PlanEstimate& estimate, const Topology& topology, ModelInput input,
@@ -152,10 +154,7 @@ ordered_json explanation_json(const api::PlanAnswer& answer, ModelInput input) {
         {"exposed_gradient_sync", parts.sync_s},
         {"optimizer_step", parts.update_s},
         {"overhead", parts.overhead_s}}}};
-  if (peak_memory) {
-    json["peak_memory"] = memory_json(peak_memory->memory, answer.problem.topology);
-    json["peak_memory"]["state_bytes"] = std::ceil(peak_memory->state);
-  }
+  if (peak_memory) json["peak_memory"] = memory_json(*peak_memory, answer.problem.topology);
   json["changes"] = ordered_json::array();
   for (std::size_t i = 0; i < found.what_ifs.size(); ++i)
     json["changes"].push_back(change_json(found.what_ifs[i], text.changes[i]));

@@ -162,9 +162,9 @@ TEST_CASE("the device with peak memory and its memory by purpose are reported") 
   plan.pipelines[0].stages[1].layers = {2, 3};
   const auto peak_memory = bottleneck_of(problem_of(flat_topology({2}, fast, fast), job), plan).peak_memory;
   REQUIRE(peak_memory);
-  CHECK(peak_memory->memory.device == 0);
+  CHECK(peak_memory->device == 0);
   CHECK(peak_memory->state == Approx(2 * 16e6));
-  CHECK(peak_memory->memory.needed == Approx(2 * 16e6 + 4 * (2 * 100 + 2 * 10)).epsilon(1e-12));
+  CHECK(peak_memory->needed == Approx(2 * 16e6 + 4 * (2 * 100 + 2 * 10)).epsilon(1e-12));
 }
 
 TEST_CASE("what-ifs of links equal estimates for the changed network") {

@@ -66,31 +66,13 @@ IterationParts parts_of(Schedule schedule, const IterationEstimate& estimate, co
   return parts;
 }
 
-/// Bytes of weights, gradients and optimizer state on a device of the stage.
-double state_bytes(const IterationModel& model, const Plan& plan, const Pipeline& pipeline,
-                   std::size_t stage) {
-  const auto computed = virtual_stage_layers(pipeline, model.chunks);
-  const StageCosts& costs = model.stages_of(pipeline.stages[stage].devices.size());
-  double sum = 0;
-  for (std::size_t i = stage; i < computed.size(); i += pipeline.stages.size())
-    sum += costs.needs(computed[i], model.replicas_of(plan)).state;
-  return sum;
-}
-
-std::optional<PeakMemoryDevice> peak_memory_device(const IterationModel& model, const Plan& plan) {
-  std::optional<PeakMemoryDevice> peak_memory;
-  const auto memory_utilization = [](const DeviceMemory& it) { return it.needed / it.capacity; };
-  for (const DeviceMemory& it : device_memory(model, plan))
-    if (!peak_memory || memory_utilization(it) > memory_utilization(peak_memory->memory))
-      peak_memory = PeakMemoryDevice{it, 0};
-  if (!peak_memory) return peak_memory;
-  for (const Pipeline& pipeline : plan.pipelines)
-    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
-      const std::vector<int>& devices = pipeline.stages[stage].devices;
-      if (std::find(devices.begin(), devices.end(), peak_memory->memory.device) != devices.end())
-        peak_memory->state = state_bytes(model, plan, pipeline, stage);
-    }
-  return peak_memory;
+/// The device whose memory is used most, relative to its capacity; empty if no GPU's memory is known.
+std::optional<DeviceMemory> peak_memory_device(const IterationModel& model, const Plan& plan) {
+  const std::vector<DeviceMemory> memory = device_memory(model, plan);
+  const auto peak = std::max_element(memory.begin(), memory.end(), [](const auto& a, const auto& b) {
+    return a.needed / a.capacity < b.needed / b.capacity;
+  });
+  return peak == memory.end() ? std::nullopt : std::optional(*peak);
 }
 
 /// All resources of pipeline `pipeline`, which has this work: its stages, then its hops.

@@ -46,12 +46,6 @@ struct Bottleneck {
 };
 std::string_view name_of(Bottleneck::Kind kind);
 
-/// The device whose memory is used most, relative to its capacity.
-struct PeakMemoryDevice {
-  DeviceMemory memory;
-  double state = 0;  // bytes of weights, gradients and optimizer state; the rest are activations and buffers
-};
-
 struct PlanBottleneck {
   /// Largest critical-path share: all stages of the slowest pipeline, all its hops, or another part.
   Bottleneck dominant;
@@ -59,7 +53,8 @@ struct PlanBottleneck {
   PipelineResource resource;
   IterationParts parts;
   CriticalPathShares critical_path;
-  std::optional<PeakMemoryDevice> peak_memory;  // empty if no GPU's memory is known
+  /// The device whose memory is used most, relative to its capacity; empty if no GPU's memory is known.
+  std::optional<DeviceMemory> peak_memory;
 };
 
 PlanBottleneck find_bottleneck(const IterationModel& model, const Plan& plan);

@@ -445,6 +445,20 @@ IterationEstimate estimate_iteration(const IterationModel& model, const Plan& pl
   return IterationEstimator(model).estimate(plan);
 }
 
+namespace {
+
+/// Bytes of weights, gradients and optimizer state on a device of the stage, of all its chunks.
+double state_bytes(const IterationModel& model, const Pipeline& pipeline, const PipelineCost& cost,
+                   std::size_t stage, int replicas) {
+  const StageCosts& costs = model.stages_of(pipeline.stages[stage].devices.size());
+  double sum = 0;
+  for (std::size_t i = stage; i < cost.layers.size(); i += pipeline.stages.size())
+    sum += costs.needs(cost.layers[i], replicas).state;
+  return sum;
+}
+
+}  // namespace
+
 std::vector<DeviceMemory> device_memory(const IterationModel& model, const Plan& plan) {
   const Topology& topology = model.problem.topology;
   InFlightByDevice in_flight(model.schedule, model.chunks);
@@ -453,10 +467,13 @@ std::vector<DeviceMemory> device_memory(const IterationModel& model, const Plan&
   for (const Pipeline& pipeline : plan.pipelines) {
     const PipelineCost cost =
         pipeline_cost(model, pipeline, replicas, plan.execution.flush.value_or(0), in_flight);
-    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
+    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
+      const double state = state_bytes(model, pipeline, cost, stage, replicas);
       for (const int device : pipeline.stages[stage].devices)
         if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
-          result.push_back({device, cost.memory_bytes[stage], topology.gpus[at(gpu)].memory.value()});
+          result.push_back({device, cost.memory_bytes[stage], topology.gpus[at(gpu)].memory.value(), state,
+                            model.problem.constants.process_memory_bytes});
+    }
   }
   return result;
 }

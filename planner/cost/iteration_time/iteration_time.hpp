@@ -148,6 +148,9 @@ class IterationEstimator {
 struct DeviceMemory {
   int device = 0;
   double needed = 0, capacity = 0;  // bytes
+  // Parts of `needed`: weights, gradients and optimizer state; the process. The rest are activations and
+  // buffers.
+  double state = 0, process = 0;
 };
 
 /// Peak memory of all devices of the plan whose GPU is known, pipeline by pipeline.
