@@ -26,6 +26,7 @@ has a feasible layout, 130 interrupted (the result so far has been written).
 Examples:
   dtfm-compare worldwide.yaml
   dtfm-compare worldwide.yaml --job my-job.yaml --scenario spot.yaml -o table.json
+  dtfm-compare lab.yaml --model Qwen3-8B/config.json
   dtfm-compare worldwide.yaml --scheme planned --scheme megatron --scheme zero3
   dtfm-compare worldwide.yaml --scenario spot.yaml --report comparison.html    (opens in any browser)
   dtfm-compare worldwide.yaml --format json | jq '.schemes[] | [.scheme, .runs[0].seconds_per_batch]')";
@@ -35,6 +36,7 @@ void add_input_options(CLI::App& app, CompareOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to train (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
+  add_model_options(app, options.model, options.sequence);
   add_batch_option(app, options.batch);
   add_calibration_option(app, options.calibration);
 }

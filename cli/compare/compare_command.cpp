@@ -26,11 +26,14 @@ namespace {
 
 api::CompareRequest read_request(const CompareOptions& options) {
   api::CompareRequest request;
-  request.problem =
-      read_problem(io::read_topology(options.topology),
-                   {.job = options.job, .batch = options.batch, .calibration = options.calibration},
-                   io::default_job())
-          .problem;
+  request.problem = read_problem(io::read_topology(options.topology),
+                                 {.job = options.job,
+                                  .model = options.model,
+                                  .sequence = options.sequence,
+                                  .batch = options.batch,
+                                  .calibration = options.calibration},
+                                 io::default_job())
+                        .problem;
   for (const std::string& file : options.scenarios)
     request.scenarios.push_back(io::read_scenario(file, request.problem.topology));
   request.schemes = options.schemes;
@@ -74,7 +77,8 @@ int run_compare_command(const CompareOptions& options) {
   check_report(options.report);
   InterruptWatch watch("a comparison");
   std::vector<std::string> inputs = options.scenarios;
-  inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.calibration.value_or("")});
+  inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.model.value_or(""),
+                               options.calibration.value_or("")});
   const std::array outputs{options.output.value_or(""), options.report.value_or("")};
   if (is_root(options.work.ranks)) check_outputs(inputs, outputs);
   const io::ReadLog read;

@@ -15,6 +15,8 @@ namespace dtfm::cli {
 struct CompareOptions {
   std::string topology;                    // file
   std::optional<std::string> job;          // file; if not given: GPT-3 XL
+  std::optional<std::string> model;        // config.json or preset; if not given: of the job
+  std::optional<int> sequence;             // tokens; if not given: of the model
   std::optional<int> batch;                // sequences; if not given: that of the job
   std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for
   std::vector<std::string> scenarios;      // files; the nominal scenario is always simulated, too
