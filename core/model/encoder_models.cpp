@@ -32,7 +32,7 @@ class T5Maker {
     const double width = static_cast<double>(model_.heads) * model_.head_dim;
     for (int attention = 0; attention < (decodes ? 2 : 1); ++attention) {
       add_norm(layer, h_, h_);
-      add_attention(layer, h_, stored_attention(model_.heads, width, s_, false, false), element_bytes_);
+      add_attention(layer, h_, stored_attention(model_.heads, width, s_, false, false));
     }
     add_norm(layer, h_, h_);
     add_mlp(layer, h_, model_.feed_forward, model_.gated, false);
@@ -90,7 +90,7 @@ LayerChain vit_model(const ImageEncoder& model, double element_bytes) {
   chain.layers.push_back(embedding.keep_replicated_bytes(h).keep_replicated(pixels * patches / s).layer());
   TokenLayer block("block", s, h, element_bytes);
   for (int norm = 0; norm < 2; ++norm) add_norm(block, h, 2 * h);
-  add_attention(block, h, stored_attention(model.heads, h, s, model.qkv_bias, true), element_bytes);
+  add_attention(block, h, stored_attention(model.heads, h, s, model.qkv_bias, true));
   add_mlp(block, h, model.feed_forward, false, true);
   add_dropout_masks(block, h);
   chain.layers.insert(chain.layers.end(), at(model.layers), block.layer());

@@ -34,6 +34,7 @@ Layer concatenate(Layer first, const Layer& second) {
   first.backward += second.backward;
   first.attention += second.attention;
   first.head += second.head;
+  first.orthogonalization += second.orthogonalization;
   first.output = second.output;
   first.activation_memory += second.activation_memory;
   first.attention_memory += second.attention_memory;
@@ -72,9 +73,9 @@ double input_bytes(const Model& model) {
   return token_id_bytes * sequence_length(model);
 }
 
-LayerKinds layer_kinds(const Model& model, double element_bytes) {
+LayerKinds layer_kinds(const Model& model, ActivationBytes bytes) {
   if (const auto* transformer = std::get_if<Transformer>(&model))
-    return transformer_kinds(*transformer, element_bytes);
+    return transformer_kinds(*transformer, bytes);
   return chain_kinds(std::get<LayerChain>(model));
 }
 

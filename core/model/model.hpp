@@ -23,6 +23,7 @@ struct Layer {
   Flops forward, backward;       // backward without recomputation
   Flops attention;               // part of the forward that selective recomputation repeats
   Flops head;                    // part of the forward that is never recomputed: final norm, head, loss
+  Flops orthogonalization;       // of the matrices, once per iteration, if the optimizer orthogonalizes
   Bytes output;                  // sent to the next layer
   Bytes activation_memory;       // kept from forward to backward without recomputation, including the input
   Bytes attention_memory;        // part of it that selective recomputation does not keep
@@ -79,7 +80,16 @@ struct LayerKinds {
   std::vector<std::vector<int>> kinds_of_layer;  // indices into `kinds`
 };
 
-/// Kinds of layers of a model. `element_bytes` is the size of an activation: 2 or 4.
+/// Sizes of the numbers of activations, in bytes.
+struct ActivationBytes {
+  ActivationBytes(double its_element, double its_product_input = 0)
+      : element(its_element), product_input(its_product_input) {}
+
+  double element;        // 2 or 4
+  double product_input;  // of quantized inputs of matrix products that the backward pass keeps; 0: as above
+};
+
+/// Kinds of layers of a model.
 ///
 /// With hidden size h, a heads, g key-value heads, heads of width d, so that queries have the width q = a d
 /// and keys k = g d, MLP width f, sequence s, vocabulary V:
@@ -100,12 +110,14 @@ struct LayerKinds {
 /// - other modules: core/model/transformer_layers.cpp;
 /// - the head takes 2 s h V FLOPs, and keeps 4 s h bytes (twice that with 32 bits) and logits in fp32, 4 s V;
 /// - the embedding keeps 8 s + s h bytes (activation memory as in the latter paper and in Megatron-LM).
-LayerKinds layer_kinds(const Model& model, double element_bytes);
+/// - with quantized products, the inputs of the matrices of a block are kept in their format, the input of
+///   the output projection in addition to what the attention core keeps.
+LayerKinds layer_kinds(const Model& model, ActivationBytes bytes);
 
 /// The layers of the chain, each the sum of its kinds.
 std::vector<Layer> layer_chain(const LayerKinds& kinds);
-inline std::vector<Layer> layer_chain(const Model& model, double element_bytes) {
-  return layer_chain(layer_kinds(model, element_bytes));
+inline std::vector<Layer> layer_chain(const Model& model, ActivationBytes bytes) {
+  return layer_chain(layer_kinds(model, bytes));
 }
 
 /// Returns `layer` with `output` and the activation sizes reduced to what one of `tensor` devices holds: with

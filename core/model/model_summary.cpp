@@ -33,8 +33,8 @@ LayerKindSummary summarize(const Layer& kind, double visited) {
 
 }  // namespace
 
-ModelSummary summarize_model(const Model& model, double element_bytes) {
-  const LayerKinds kinds = layer_kinds(with_full_scores(model), element_bytes);
+ModelSummary summarize_model(const Model& model, ActivationBytes bytes) {
+  const LayerKinds kinds = layer_kinds(with_full_scores(model), bytes);
   ModelSummary result;
   result.input = model_input(model);
   result.layers = layer_count(model);

@@ -29,8 +29,7 @@ struct ModelSummary {
 };
 
 /// Operations are those of matrix products, 2 per multiply-add. Unlike in a plan, scores are computed for the
-/// full matrix of a sequence: neither a causal mask nor a window saves any. `element_bytes` is the size of an
-/// activation, 2 or 4.
-ModelSummary summarize_model(const Model& model, double element_bytes);
+/// full matrix of a sequence: neither a causal mask nor a window saves any.
+ModelSummary summarize_model(const Model& model, ActivationBytes bytes);
 
 }  // namespace dtfm

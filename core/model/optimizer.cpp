@@ -9,6 +9,15 @@ namespace {
 // (arXiv 1910.02054). adam-18 and adam-20 are those of Megatron-LM (docs/user-guide/features/
 // dist_optimizer.md): bf16 with fp32 gradients, and fp16 with fp16 gradients, of which the optimizer has a
 // copy in fp32. sgd-12 and host-offload are those of Yuan et al. (arXiv 2206.01288).
+//
+// The others have bf16 weights, fp32 gradients and fp32 master weights, 10 bytes, and: adam-14 both moments
+// in bf16 (Megatron-LM, --exp-avg-dtype, --exp-avg-sq-dtype); adam-8bit both in 8 bits with an fp32 scale per
+// 256 numbers (Dettmers et al., arXiv 2110.02861; bitsandbytes); adafactor-10 a factored second moment, a row
+// and a column per matrix, which is not counted (Shazeer and Stern, arXiv 1804.04235); muon-14 a momentum in
+// fp32 (Jordan et al., 2024, kellerjordan.github.io/posts/muon; Liu et al., arXiv 2502.16982). Muon trains
+// embedding, head and vectors by AdamW, which has one moment more; they are counted like the matrices.
+constexpr double moments_8bit = 2 * (1 + 4.0 / 256);
+
 constexpr auto optimizers = std::to_array<OptimizerTraits>({
     {.kind = Optimizer::adam_16,
      .name = "adam-16",
@@ -33,12 +42,14 @@ constexpr auto optimizers = std::to_array<OptimizerTraits>({
      .resident = 12,
      .accumulates_fp32 = true,
      .checkpointed = 4,
+     .is_sgd = true,
      .has_profiled_step_time = false},
     {.kind = Optimizer::sgd_8,
      .name = "sgd-8",
      .resident = 8,
      .accumulates_fp32 = false,
      .checkpointed = 4,
+     .is_sgd = true,
      .has_profiled_step_time = false},
     {.kind = Optimizer::host_offload,
      .name = "host-offload",
@@ -46,8 +57,33 @@ constexpr auto optimizers = std::to_array<OptimizerTraits>({
      .accumulates_fp32 = false,
      .checkpointed = 4,
      .has_profiled_step_time = false},
+    {.kind = Optimizer::adam_14,
+     .name = "adam-14",
+     .resident = 14,
+     .accumulates_fp32 = true,
+     .checkpointed = 8,
+     .has_profiled_step_time = true},
+    {.kind = Optimizer::adam_8bit,
+     .name = "adam-8bit",
+     .resident = 2 + 4 + 4 + moments_8bit,
+     .accumulates_fp32 = true,
+     .checkpointed = 4 + moments_8bit,
+     .has_profiled_step_time = true},
+    {.kind = Optimizer::adafactor_10,
+     .name = "adafactor-10",
+     .resident = 10,
+     .accumulates_fp32 = true,
+     .checkpointed = 4,
+     .has_profiled_step_time = false},
+    {.kind = Optimizer::muon_14,
+     .name = "muon-14",
+     .resident = 14,
+     .accumulates_fp32 = true,
+     .checkpointed = 8,
+     .orthogonalizes = true,
+     .has_profiled_step_time = false},
 });
-static_assert(has_row_for_each(optimizers, Optimizer::host_offload));
+static_assert(has_row_for_each(optimizers, Optimizer::muon_14));
 
 }  // namespace
 

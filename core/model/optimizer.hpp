@@ -6,8 +6,19 @@
 
 namespace dtfm {
 
-/// The number is the bytes per parameter on the device.
-enum class Optimizer : unsigned char { adam_16, adam_18, adam_20, sgd_12, sgd_8, host_offload };
+/// A number is the bytes per parameter on the device.
+enum class Optimizer : unsigned char {
+  adam_16,
+  adam_18,
+  adam_20,
+  sgd_12,
+  sgd_8,
+  host_offload,
+  adam_14,       // moments in bf16
+  adam_8bit,     // moments in 8 bits
+  adafactor_10,  // no first moment, a factored second one
+  muon_14        // one momentum, which is orthogonalized
+};
 
 struct OptimizerTraits {
   Optimizer kind;
@@ -15,6 +26,8 @@ struct OptimizerTraits {
   double resident;        // bytes per parameter on the device: weights, gradients, optimizer state
   bool accumulates_fp32;  // gradients are accumulated and sent in fp32; otherwise in the job's precision
   double checkpointed;    // bytes per parameter in a checkpoint: fp32 weights and optimizer state
+  bool is_sgd = false;
+  bool orthogonalizes = false;  // the momentum of every matrix of a block (Layer::orthogonalization)
   bool has_profiled_step_time;  // profiles give the times of Adam, whose variants take equally long
 };
 

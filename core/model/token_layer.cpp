@@ -1,16 +1,30 @@
 #include "core/model/token_layer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dtfm {
 
-TokenLayer::TokenLayer(std::string name, double tokens, double hidden, double element_bytes)
-    : tokens_(tokens), element_bytes_(element_bytes) {
+TokenLayer::TokenLayer(std::string name, double tokens, double hidden, ActivationBytes bytes)
+    : tokens_(tokens), bytes_(bytes) {
   layer_.name = std::move(name);
-  layer_.output = Bytes(tokens * hidden * element_bytes);
+  layer_.output = Bytes(tokens * hidden * bytes.element);
 }
 
+namespace {
+
+/// Five iterations of X ← a X + (b A + c A²) X with A = X Xᵀ, for a matrix of m × n, m ≤ n (Newton-Schulz;
+/// Jordan et al., 2024, kellerjordan.github.io/posts/muon).
+double orthogonalization_flops(double rows, double columns) {
+  constexpr double iterations = 5;
+  const double m = std::min(rows, columns), n = std::max(rows, columns);
+  return iterations * (4 * m * m * n + 2 * m * m * m);
+}
+
+}  // namespace
+
 TokenLayer& TokenLayer::project(double in, double out, bool bias, double tokens) {
+  layer_.orthogonalization += Flops(orthogonalization_flops(in, out));
   layer_.parameters += in * out + (bias ? out : 0);
   layer_.forward += Flops(2 * tokens * in * out);
   return *this;
@@ -21,10 +35,12 @@ TokenLayer& TokenLayer::add_parameters(double count) {
   return *this;
 }
 
-TokenLayer& TokenLayer::add_experts(double parameters, double flops) {
+TokenLayer& TokenLayer::add_experts(const ExpertSizes& it) {
+  const double weights = it.matrices * it.hidden * it.width, parameters = it.count * (weights + it.biases);
   layer_.parameters += parameters;
   layer_.expert_parameters += parameters;
-  layer_.forward += Flops(flops);
+  layer_.forward += Flops(2 * tokens_ * it.per_token * weights);
+  layer_.orthogonalization += Flops(it.count * it.matrices * orthogonalization_flops(it.hidden, it.width));
   return *this;
 }
 
@@ -42,11 +58,21 @@ TokenLayer& TokenLayer::add_flops(double flops) {
 }
 
 TokenLayer& TokenLayer::keep(double width) {
-  return keep_bytes(width * element_bytes_);
+  return keep_bytes(width * bytes_.element);
 }
 
 TokenLayer& TokenLayer::keep_replicated(double width) {
-  return keep_replicated_bytes(width * element_bytes_);
+  return keep_replicated_bytes(width * bytes_.element);
+}
+
+TokenLayer& TokenLayer::keep_product_input(double width, bool is_kept) {
+  if (bytes_.product_input > 0) return keep_bytes(width * bytes_.product_input);
+  return is_kept ? *this : keep(width);
+}
+
+TokenLayer& TokenLayer::keep_replicated_product_input(double width) {
+  return bytes_.product_input > 0 ? keep_replicated_bytes(width * bytes_.product_input)
+                                  : keep_replicated(width);
 }
 
 TokenLayer& TokenLayer::keep_bytes(double bytes) {
@@ -61,6 +87,7 @@ TokenLayer& TokenLayer::keep_replicated_bytes(double bytes) {
 }
 
 TokenLayer& TokenLayer::as_head() {
+  layer_.orthogonalization = {};
   layer_.head = layer_.forward;
   return *this;
 }

@@ -7,21 +7,28 @@
 
 namespace dtfm {
 
+/// `count` experts of `matrices` matrices of hidden × width and of `biases` biases each, of which a token
+/// visits `per_token`.
+struct ExpertSizes {
+  double count, per_token, hidden, width, matrices, biases;
+};
+
 /// A layer of which every module reads and writes vectors per token. All sizes are per sequence. Operations
 /// are those of matrix products, 2 per multiply-add; backward is twice the forward.
 class TokenLayer {
  public:
-  /// `element_bytes` is the size of an activation: 2 or 4. The output is `tokens` × `hidden`.
-  TokenLayer(std::string name, double tokens, double hidden, double element_bytes);
+  /// The output is `tokens` × `hidden`.
+  TokenLayer(std::string name, double tokens, double hidden, ActivationBytes bytes);
 
   double tokens() const { return tokens_; }
+  const ActivationBytes& bytes() const { return bytes_; }
 
   /// A matrix from width `in` to width `out`, applied to `tokens` vectors.
   TokenLayer& project(double in, double out, bool bias, double tokens);
   TokenLayer& project(double in, double out, bool bias) { return project(in, out, bias, tokens_); }
   TokenLayer& add_parameters(double count);
-  /// Routed experts, which have `parameters` together and of which a token visits a part: `flops` in all.
-  TokenLayer& add_experts(double parameters, double flops);
+  /// Routed experts.
+  TokenLayer& add_experts(const ExpertSizes& experts);
   /// Scores and weighted sums, which selective recomputation repeats. `memory` is what it then does not keep.
   TokenLayer& add_attention(double flops, Bytes memory);
   /// Other operations that are not of matrices with parameters.
@@ -31,11 +38,15 @@ class TokenLayer {
   /// replicated in its groups without sequence parallelism.
   TokenLayer& keep(double width);
   TokenLayer& keep_replicated(double width);
+  /// Keeps the input of a matrix product in the format of the product. What another operation keeps anyway
+  /// (`is_kept`) is kept once more only if it is quantized.
+  TokenLayer& keep_product_input(double width, bool is_kept = false);
+  TokenLayer& keep_replicated_product_input(double width);
   /// The same in bytes per token, which do not depend on the size of activations.
   TokenLayer& keep_bytes(double bytes);
   TokenLayer& keep_replicated_bytes(double bytes);
 
-  /// The operations so far are never recomputed.
+  /// The operations so far are never recomputed, and the matrices are not orthogonalized.
   TokenLayer& as_head();
   /// `count` of the parameters are shared with the first layer.
   TokenLayer& tie(double count);
@@ -44,7 +55,8 @@ class TokenLayer {
 
  private:
   Layer layer_;
-  double tokens_, element_bytes_;
+  double tokens_;
+  ActivationBytes bytes_;
 };
 
 }  // namespace dtfm

@@ -34,18 +34,14 @@ Bytes score_memory(double scores, bool stores, bool dropout, double element_byte
 /// activation function.
 void add_mlp_matrices(TokenLayer& layer, double h, double width, bool gated, bool bias) {
   for (int matrix = 0; matrix < (gated ? 2 : 1); ++matrix) layer.project(h, width, bias);
-  layer.project(width, h, bias).keep((gated ? 3 : 2) * width);
+  layer.project(width, h, bias).keep((gated ? 2 : 1) * width).keep_product_input(width);
 }
 
 /// Builds the layers of one transformer.
 class LayerMaker {
  public:
-  LayerMaker(const Transformer& model, double element_bytes)
-      : model_(model),
-        element_bytes_(element_bytes),
-        h_(model.hidden),
-        s_(model.sequence),
-        v_(model.vocabulary) {}
+  LayerMaker(const Transformer& model, ActivationBytes bytes)
+      : model_(model), bytes_(bytes), h_(model.hidden), s_(model.sequence), v_(model.vocabulary) {}
 
   Layer embedding() const {
     constexpr double token_types = 2;
@@ -85,14 +81,14 @@ class LayerMaker {
     add_logits(layer, false);
     layer.as_head();
     for (int norm = 0; norm < 3; ++norm) add_norm(layer, h_, norm_size());
-    layer.keep_replicated(2 * h_).project(2 * h_, h_, false);
+    layer.keep_replicated_product_input(2 * h_).project(2 * h_, h_, false);
     add_block(layer, block_kind(model_, model_.layers - 1));
     if (is_first && !model_.tied) layer.add_parameters(v_ * h_).tie(v_ * h_);
     return layer.layer();
   }
 
  private:
-  TokenLayer empty_layer(std::string name) const { return {std::move(name), s_, h_, element_bytes_}; }
+  TokenLayer empty_layer(std::string name) const { return {std::move(name), s_, h_, bytes_}; }
   double norm_size() const { return norm_parameters(model_.norm, h_); }
   double position_rows() const { return model_.positions > 0 ? model_.positions : model_.sequence; }
 
@@ -140,8 +136,7 @@ class LayerMaker {
     const Biases& biases = model_.biases;
     add_attention(layer, h_,
                   {static_cast<double>(model_.heads), queries, keys, s_, context_of(mixer), biases.qkv,
-                   biases.output, !model_.flash_attention, model_.attention_dropout},
-                  element_bytes_);
+                   biases.output, !model_.flash_attention, model_.attention_dropout});
     if (model_.attention_gate) layer.project(h_, queries, biases.qkv).keep(2 * queries);
     if (model_.attention_sinks) layer.add_parameters(model_.heads);
     if (model_.qk_norm == QkNorm::none) return;
@@ -158,7 +153,7 @@ class LayerMaker {
     const bool bias = model_.biases.qkv;  // of the projections to the latent vectors
     if (it.query_rank > 0) {
       layer.project(h_, it.query_rank, bias).add_parameters(norm_parameters(model_.norm, it.query_rank));
-      layer.project(it.query_rank, qk, false).keep(2.0 * it.query_rank);
+      layer.project(it.query_rank, qk, false).keep(it.query_rank).keep_product_input(it.query_rank);
     } else {
       layer.project(h_, qk, false);
     }
@@ -166,9 +161,13 @@ class LayerMaker {
         .add_parameters(norm_parameters(model_.norm, it.kv_rank))
         .project(it.kv_rank, a * (it.nope_dim + it.value_dim), false)
         .project(values, h_, model_.biases.output);
-    layer.keep_replicated(h_).keep(2.0 * it.kv_rank + it.rope_dim).keep(2 * qk + 2 * values);
+    layer.keep_replicated_product_input(h_)
+        .keep(it.kv_rank + it.rope_dim)
+        .keep_product_input(it.kv_rank)
+        .keep(2 * qk + 2 * values)
+        .keep_product_input(values, true);
     layer.add_attention(2 * s_ * s_ * (qk + values), score_memory(s_ * s_ * a, !model_.flash_attention,
-                                                                  model_.attention_dropout, element_bytes_));
+                                                                  model_.attention_dropout, bytes_.element));
   }
 
   /// Projections of x, z (a gate), B, C and dt; a convolution of x, B and C; the scan; a gated norm; the
@@ -183,7 +182,9 @@ class LayerMaker {
         .add_flops(2 * s_ * convolved * it.convolution)
         .add_parameters(3.0 * it.heads + inner);  // A, D and the bias of dt; the norm
     // Input; x, B, C before and after the convolution; z, dt; the norm's input and output.
-    layer.keep_replicated(h_).keep(2 * convolved + inner + it.heads + 2 * inner);
+    layer.keep_replicated_product_input(h_)
+        .keep(2 * convolved + inner + it.heads + inner)
+        .keep_product_input(inner);
   }
 
   /// Projections of queries, keys, values, a gate, and per head of the values the rates of decay and of
@@ -204,7 +205,9 @@ class LayerMaker {
         .add_flops(2 * s_ * it.value_heads * per_head);
     // Input; queries, keys and values before and after the convolution; the gate and the rates; the norm's
     // input and output.
-    layer.keep_replicated(h_).keep(2 * convolved + values + 2.0 * it.value_heads + 2 * values);
+    layer.keep_replicated_product_input(h_)
+        .keep(2 * convolved + values + 2.0 * it.value_heads + values)
+        .keep_product_input(values);
   }
 
   void add_mlp_of(TokenLayer& layer, Mlp mlp) const {
@@ -218,19 +221,22 @@ class LayerMaker {
   void add_experts(TokenLayer& layer) const {
     constexpr double fp32_bytes = 4;
     const Experts& it = model_.experts;
-    const double matrices = model_.gated ? 3 : 2, weights = matrices * h_ * it.width,
-                 biases = it.biases ? (matrices - 1) * it.width + h_ : 0, kept = model_.gated ? 3 : 2;
+    const double matrices = model_.gated ? 3 : 2, biases = it.biases ? (matrices - 1) * it.width + h_ : 0,
+                 kept = matrices;
     layer.project(h_, it.count, it.router_bias).keep_replicated(h_).keep_bytes(2 * fp32_bytes * it.count);
-    layer.add_experts(it.count * (weights + biases), 2 * s_ * it.per_token * weights);
-    layer.keep(it.per_token * (h_ + kept * it.width));
+    layer.add_experts({static_cast<double>(it.count), static_cast<double>(it.per_token), h_,
+                       static_cast<double>(it.width), matrices, biases});
+    layer.keep_product_input(it.per_token * (h_ + it.width)).keep(it.per_token * (kept - 1) * it.width);
     if (it.shared_width == 0) return;
+    layer.keep_product_input(h_, true);
     add_mlp_matrices(layer, h_, it.shared_width, model_.gated, false);
     if (it.shared_gate) layer.project(h_, 1, false);
   }
 
  private:
   const Transformer& model_;
-  double element_bytes_, h_, s_, v_;
+  ActivationBytes bytes_;
+  double h_, s_, v_;
 };
 
 }  // namespace
@@ -239,18 +245,20 @@ void add_norm(TokenLayer& layer, double h, double parameters) {
   layer.add_parameters(parameters).keep_replicated(h);
 }
 
-void add_attention(TokenLayer& layer, double h, const AttentionShape& it, double element_bytes) {
+void add_attention(TokenLayer& layer, double h, const AttentionShape& it) {
   const double s = layer.tokens();
   layer.project(h, it.queries, it.qkv_bias).project(it.queries, h, it.output_bias);
   for (int matrix = 0; matrix < 2; ++matrix) layer.project(h, it.keys, it.qkv_bias, it.key_tokens);
-  layer.keep_replicated(h).keep(2 * it.queries + 2 * it.keys);
+  layer.keep_replicated_product_input(h)
+      .keep(2 * it.queries + 2 * it.keys)
+      .keep_product_input(it.queries, true);
   layer.add_attention(
       4 * s * it.context * it.queries,
-      score_memory(it.heads * s * it.key_tokens, it.stores_scores, it.dropout, element_bytes));
+      score_memory(it.heads * s * it.key_tokens, it.stores_scores, it.dropout, layer.bytes().element));
 }
 
 void add_mlp(TokenLayer& layer, double h, double width, bool gated, bool bias) {
-  layer.keep_replicated(h);
+  layer.keep_replicated_product_input(h);
   add_mlp_matrices(layer, h, width, gated, bias);
 }
 
@@ -258,8 +266,8 @@ void add_dropout_masks(TokenLayer& layer, double h) {
   layer.keep_replicated_bytes(2 * h);
 }
 
-LayerKinds transformer_kinds(const Transformer& model, double element_bytes) {
-  const LayerMaker maker(model, element_bytes);
+LayerKinds transformer_kinds(const Transformer& model, ActivationBytes bytes) {
+  const LayerMaker maker(model, bytes);
   LayerKinds result{{maker.embedding()}, {}};
   std::vector<BlockKind> kinds;  // in the order in which they appear
   for (int layer = 0; layer < model.layers; ++layer) {

@@ -13,7 +13,7 @@ inline constexpr std::string_view prediction_kind = "prediction";
 
 /// Kinds `embedding`, one per kind of block (`block` if all are equal, else `name_of` the kind), `head` and,
 /// if it predicts further tokens, `prediction`. See layer_kinds.
-LayerKinds transformer_kinds(const Transformer& model, double element_bytes);
+LayerKinds transformer_kinds(const Transformer& model, ActivationBytes bytes);
 
 // Modules that other models share with transformers. Widths are numbers per token, `h` the hidden size.
 
@@ -28,7 +28,7 @@ struct AttentionShape {
   bool qkv_bias, output_bias;
   bool stores_scores, dropout;  // without flash attention
 };
-void add_attention(TokenLayer& layer, double h, const AttentionShape& shape, double element_bytes);
+void add_attention(TokenLayer& layer, double h, const AttentionShape& shape);
 
 /// An MLP of two matrices, or three if it is gated.
 void add_mlp(TokenLayer& layer, double h, double width, bool gated, bool bias);

@@ -21,6 +21,7 @@ enum class Setting : unsigned char {
   global_batch,
   micro_batch,
   precision,
+  matmul,
   optimizer,
   pipeline,
   data,

@@ -22,6 +22,10 @@ double bytes_per_element(const Training& training) {
   return traits(training.precision).bytes_per_element;
 }
 
+ActivationBytes activation_bytes(const Training& training) {
+  return {bytes_per_element(training), traits(training.matmul).bytes};
+}
+
 std::vector<int> open_micro_batches(const Job& job) {
   constexpr int most = 64;
   std::vector<int> sizes;
@@ -35,7 +39,7 @@ std::vector<int> open_micro_batches(const Job& job) {
 }
 
 std::vector<Layer> layer_chain(const Job& job) {
-  return layer_chain(job.model, bytes_per_element(job.training));
+  return layer_chain(job.model, activation_bytes(job.training));
 }
 
 CommVolumes comm_volumes(const Job& job, int stages, int replicas) {

@@ -9,6 +9,7 @@
 #include "core/base/units.hpp"
 #include "core/cluster/calibration.hpp"
 #include "core/model/layer_profile.hpp"
+#include "core/model/matmul_format.hpp"
 #include "core/model/model.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/model/precision.hpp"
@@ -22,6 +23,7 @@ namespace dtfm {
 struct Training {
   int global_batch = 0;  // sequences
   Precision precision = Precision::fp16;
+  MatmulFormat matmul = MatmulFormat::precision;
   Optimizer optimizer = Optimizer::adam_16;
 };
 
@@ -83,6 +85,8 @@ std::vector<int> open_micro_batches(const Job& job);
 
 /// Bytes of one weight, activation or gradient.
 double bytes_per_element(const Training& training);
+/// The same, and of the inputs of quantized products.
+ActivationBytes activation_bytes(const Training& training);
 
 /// The layers of the job's model in the job's precision.
 std::vector<Layer> layer_chain(const Job& job);

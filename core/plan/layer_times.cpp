@@ -57,6 +57,9 @@ void check_profile_matches(const LayerProfile& profile, const Job& job) {
         fmt::format("its precision is {}, but the job's is {}; set `precision: {}`, or use another "
                     "profile or `profile: {{analytic: true, efficiency: SHARE}}`",
                     name_of(profile.precision), name_of(job.training.precision), name_of(profile.precision)));
+  if (const MatmulFormat matmul = job.training.matmul; matmul != MatmulFormat::precision)
+    throw mismatch(fmt::format("its products are in {}, but the job's in {}; remove `profile`",
+                               name_of(profile.precision), name_of(matmul)));
   if (has_comparable_shape(profile, job) && !same_layers(profile, std::get<Transformer>(job.model)))
     throw mismatch("its transformer has different sizes");
 }
@@ -146,7 +149,7 @@ LayerTimes::LayerTimes(const Problem& problem, const ExecutionConfig& execution,
       micro_batch_(execution.micro_batch),
       recomputation_(execution.recomputation),
       topology_(problem.topology),
-      kinds_(layer_kinds(job_.model, bytes_per_element(job_.training))),
+      kinds_(layer_kinds(job_.model, activation_bytes(job_.training))),
       tensor_degrees_(std::move(tensor_degrees)),
       times_(topology_.gpus.size()) {
   std::vector<bool> is_used(topology_.gpus.size());

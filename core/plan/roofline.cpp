@@ -15,6 +15,15 @@ struct LayerWork {
   double forward_flops = 0, backward_flops = 0, bytes = 0, state_bytes = 0;
 };
 
+/// Time of a layer's products ÷ their time at the rate of the precision: products of blocks with weights have
+/// the rate of their format; the attention core, the embedding and the head have that of the precision.
+double product_time_share(const Gpu& gpu, const Layer& kind, const Training& training) {
+  const auto peak = peak_of(gpu, training.precision), quantized = matmul_peak(gpu, training);
+  if (!peak || !quantized || kind.forward.value() == 0) return 1;
+  const double share = (kind.forward - kind.attention - kind.head).value() / kind.forward.value();
+  return 1 - share * (1 - peak->value() / quantized->value());
+}
+
 LayerWork work_of(const Layer& kind, const Training& training, int micro_batch, int tensor,
                   bool sequence_parallel) {
   const double share = static_cast<double>(micro_batch) / tensor;
@@ -26,7 +35,11 @@ LayerWork work_of(const Layer& kind, const Training& training, int micro_batch, 
           parameters * parameter_bytes(training).resident};
 }
 
+/// Of the precision. Throws Error if it or that of the format of products is unknown.
 double require_peak(const Gpu& gpu, const Training& training) {
+  if (training.matmul != MatmulFormat::precision && !matmul_peak(gpu, training))
+    throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no `{}`",
+                                gpu.name, traits(training.matmul).peak_key));
   const auto peak = peak_of(gpu, training.precision);
   if (!peak)
     throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no {}",
@@ -40,8 +53,13 @@ std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision) {
   return traits(precision).peak(gpu);
 }
 
+std::optional<FlopsPerSecond> matmul_peak(const Gpu& gpu, const Training& training) {
+  const MatmulFormatTraits& format = traits(training.matmul);
+  return format.peak ? format.peak(gpu) : peak_of(gpu, training.precision);
+}
+
 bool can_estimate(const Gpu& gpu, const Training& training) {
-  return gpu.memory_bandwidth && peak_of(gpu, training.precision);
+  return gpu.memory_bandwidth && peak_of(gpu, training.precision) && matmul_peak(gpu, training);
 }
 
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
@@ -53,24 +71,27 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
                                 "`memory_bandwidth`",
                                 gpu.name));
   const LayerWork work = work_of(kind, training, micro_batch, tensor, sequence_parallel);
+  const double flops_per_second = peak / product_time_share(gpu, kind, training);
   const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte,
                traffic_s = work.bytes / bytes_per_second;
   // Embedding and head have few kernels.
   const double launch_s = work.forward_flops > 0 && kind.head.value() == 0 ? roofline.launch_s : 0;
   const auto pass_s = [&](double flops, double memory) {
-    return std::max(roofline.compute * flops / peak + memory * traffic_s, launch_s);
+    return std::max(roofline.compute * flops / flops_per_second + memory * traffic_s, launch_s);
   };
   const double forward = pass_s(work.forward_flops, roofline.memory_forward);
   const double memory_backward = kind.head.value() > 0 ? roofline.memory_forward : roofline.memory_backward;
   const double backward = pass_s(work.backward_flops, memory_backward);
-  const double update = roofline.update * work.state_bytes / bytes_per_second;
+  double update = roofline.update * work.state_bytes / bytes_per_second;
+  if (traits(training.optimizer).orthogonalizes)
+    update += roofline.compute * kind.orthogonalization.value() / tensor / peak;
   return {kind.name, micro_batch, tensor, {forward}, {backward}, Timing{update}, {}, {}};
 }
 
 ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
                         int micro_batch, int tensor) {
   const LayerWork work = work_of(kind, training, micro_batch, tensor, true);
-  const double rate = require_peak(gpu, training) * efficiency;
+  const double rate = require_peak(gpu, training) * efficiency / product_time_share(gpu, kind, training);
   return {kind.name, micro_batch, tensor, {work.forward_flops / rate}, {work.backward_flops / rate},
           {},        {},          {}};
 }
@@ -86,7 +107,7 @@ LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& r
   profile.precision = job.training.precision;
   profile.model = job.name;
   if (const auto* shape = std::get_if<Transformer>(&job.model)) profile.shape = *shape;
-  for (const Layer& kind : layer_kinds(job.model, bytes_per_element(job.training)).kinds)
+  for (const Layer& kind : layer_kinds(job.model, activation_bytes(job.training)).kinds)
     for (const int tensor : tensor_degrees)
       for (const int micro_batch : micro_batches)
         profile.rows.push_back(estimated_row(gpu, kind, job.training, roofline.of(job.training), micro_batch,

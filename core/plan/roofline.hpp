@@ -20,7 +20,8 @@ namespace dtfm {
 /// one pass. M is what the forward keeps for the backward, plus the weights once; without the weights where
 /// nothing is computed (a table look-up). So the share of the peak grows with the arithmetic intensity F ÷ M,
 /// from 0 towards 1 ÷ compute. The optimizer step moves `update` times the bytes of the optimizer state.
-/// Fitted to measured profiles: configs/roofline.yaml.
+/// Fitted to measured profiles: configs/roofline.yaml. Quantized products have the same share of their own
+/// peak; this is an assumption, as no profile of them was available.
 struct RooflineConstants {
   double compute = 1, memory_forward = 1, memory_backward = 2, launch_s = 0, update = 1;
 };
@@ -38,7 +39,11 @@ struct Roofline {
 /// Returns the peak FLOP/s of a GPU in a job's precision; nullopt if the GPU catalogue does not give it.
 std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision);
 
-/// Whether the catalogue gives the GPU's peak in the job's precision and its memory bandwidth.
+/// The same for matrix products in the job's format.
+std::optional<FlopsPerSecond> matmul_peak(const Gpu& gpu, const Training& training);
+
+/// Whether the catalogue gives the GPU's peaks in the job's precision and in its format of products, and its
+/// memory bandwidth.
 bool can_estimate(const Gpu& gpu, const Training& training);
 
 /// Estimates one kind of the job's layers at one micro-batch size, on one of `tensor` devices, which divide

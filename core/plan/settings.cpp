@@ -64,6 +64,9 @@ auto table_of(Messaging) {
 auto table_of(Precision) {
   return precision_table();
 }
+auto table_of(MatmulFormat) {
+  return matmul_format_table();
+}
 auto table_of(Optimizer) {
   return optimizer_table();
 }
@@ -270,13 +273,26 @@ constexpr auto settings = std::to_array<SettingTraits>({
                               .is_always_written = true,
                               .runs = run_kinds<&TargetTraits::precisions>,
                               .target_rank = 0}),
-    of<&Training::optimizer>({.kind = Setting::optimizer,
-                              .name = "optimizer",
-                              .section = SettingSection::training,
-                              .meaning = "optimizer; the number is the bytes per parameter on the device",
-                              .is_always_written = true,
-                              .runs = run_optimizers,
-                              .target_rank = 1}),
+    of<&Training::matmul>(
+        {.kind = Setting::matmul,
+         .name = "matmul",
+         .section = SettingSection::training,
+         .meaning = "format of the matrix products of blocks with weights: that of `precision`, or quantized "
+                    "by Transformer Engine's recipes: fp8 (a scale per tensor, delayed or current), "
+                    "fp8-blockwise (per 128 numbers), mxfp8 (per 32), nvfp4 (fp4, per 16). Weights, messages "
+                    "and gradients stay in `precision`; kept inputs of products are quantized",
+         .target_rank = 0}),
+    of<&Training::optimizer>(
+        {.kind = Setting::optimizer,
+         .name = "optimizer",
+         .section = SettingSection::training,
+         .meaning =
+             "optimizer; a number is the bytes per parameter on the device. adam-14 has moments in bf16, "
+             "adam-8bit in 8 bits, adafactor-10 a factored second moment only, muon-14 one momentum, "
+             "which it orthogonalizes",
+         .is_always_written = true,
+         .runs = run_optimizers,
+         .target_rank = 1}),
     of<&Parallelism::pipeline>(
         {.kind = Setting::pipeline,
          .name = "pipeline",

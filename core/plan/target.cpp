@@ -86,26 +86,22 @@ Optimizer torchtitan_adam(Optimizer, Precision precision) {
   return precision == Precision::bf16 ? Optimizer::adam_18 : Optimizer::adam_16;
 }
 
-/// The programs for DeepSpeed and torch's pipelining train on the device.
-bool is_sgd_on_device(Optimizer optimizer) {
-  return !is_adam(optimizer) && optimizer != Optimizer::host_offload;
-}
-
 /// Adam as torchtitan's. SGD updates fp32 weights with fp32 copies of the gradients.
 Optimizer pipelining_optimizer(Optimizer optimizer, Precision precision) {
-  if (!is_sgd_on_device(optimizer)) return torchtitan_adam(optimizer, precision);
+  if (!traits(optimizer).is_sgd) return torchtitan_adam(optimizer, precision);
   return precision == Precision::bf16 ? Optimizer::sgd_12 : optimizer;
 }
 
 /// The accounting of ZeRO, with gradients in the precision of the training.
 Optimizer runtime_optimizer(Optimizer optimizer, Precision) {
-  return is_adam(optimizer) ? Optimizer::adam_16 : optimizer;
+  const bool is_run = traits(optimizer).is_sgd || optimizer == Optimizer::host_offload;
+  return is_run ? optimizer : Optimizer::adam_16;
 }
 
 /// As the runtime's: zero/stage_1_and_2.py, as `grad_accum_dtype` is by default that of the model; in fp16 it
 /// must be.
 Optimizer deepspeed_optimizer(Optimizer optimizer, Precision precision) {
-  if (!is_sgd_on_device(optimizer)) return Optimizer::adam_16;
+  if (!traits(optimizer).is_sgd) return Optimizer::adam_16;
   return precision == Precision::fp16 ? Optimizer::sgd_8 : optimizer;
 }
 

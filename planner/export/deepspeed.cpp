@@ -20,6 +20,7 @@ constexpr ExportedSettings exported = {{
     {Setting::global_batch, SettingForm::file, "`train_batch_size`"},
     {Setting::micro_batch, SettingForm::file, "`train_micro_batch_size_per_gpu`"},
     {Setting::precision, SettingForm::file, "`bf16`, `fp16`; tf32: `precision` of pipeline.json"},
+    {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
     {Setting::optimizer, SettingForm::file, "`optimizer`; `planned_optimizer` of pipeline.json"},
     {Setting::pipeline, SettingForm::layout, "`layers` of pipeline.json"},
     {Setting::data, SettingForm::layout, "`replicas` of pipeline.json"},

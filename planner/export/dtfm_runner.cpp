@@ -26,6 +26,7 @@ constexpr ExportedSettings exported = {{
      "`--batch-size` × `--gradient-accumulate-step` × `--data-group-size`"},
     {Setting::micro_batch, SettingForm::file, "`--micro-batch-size`"},
     {Setting::precision, SettingForm::note, "`--fp16` for fp16; all others train in fp32"},
+    {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
     {Setting::optimizer, SettingForm::built_in,
      "SGD with its state on the host (`--use-offload`, the default)"},
     {Setting::pipeline, SettingForm::file, "`--pipeline-group-size`"},

@@ -24,6 +24,7 @@ constexpr ExportedSettings exported = {{
     {Setting::micro_batch, SettingForm::file, "`--micro-batch-size`"},
     {Setting::precision, SettingForm::file,
      "`--fp16`, `--bf16`; without them Transformer Engine multiplies in TF32"},
+    {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
     {Setting::optimizer, SettingForm::file, "`--optimizer adam`"},
     {Setting::pipeline, SettingForm::file, "`--pipeline-model-parallel-size`"},
     {Setting::data, SettingForm::layout, "ranks ÷ (tensor size × pipeline size)"},

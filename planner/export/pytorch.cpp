@@ -23,6 +23,7 @@ constexpr ExportedSettings exported = {{
     {Setting::global_batch, SettingForm::file, "`training.global_batch`"},
     {Setting::micro_batch, SettingForm::file, "`training.micro_batch`"},
     {Setting::precision, SettingForm::file, "`training.precision`"},
+    {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
     {Setting::optimizer, SettingForm::file, "`training.optimizer`"},
     {Setting::pipeline, SettingForm::layout, "`ranks[].chunks`"},
     {Setting::data, SettingForm::layout, "`pipelines`"},

@@ -25,6 +25,7 @@ constexpr ExportedSettings exported = {{
     {Setting::global_batch, SettingForm::file, "`micro_batch` × `micro_batches` × `replicas`"},
     {Setting::micro_batch, SettingForm::file, "`micro_batch`"},
     {Setting::precision, SettingForm::file, "`precision`"},
+    {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
     {Setting::optimizer, SettingForm::file, "`optimizer`, `planned_optimizer`"},
     {Setting::pipeline, SettingForm::layout, "`layers`"},
     {Setting::data, SettingForm::layout, "`replicas`"},

@@ -28,6 +28,7 @@ constexpr ExportedSettings exported = {{
      "`parallelism.pipeline_parallel_microbatch_size`; without pipelines also `training.local_batch_size`"},
     {Setting::precision, SettingForm::file,
      "`training.mixed_precision_param`; tf32: also `torch.set_float32_matmul_precision`"},
+    {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
     {Setting::optimizer, SettingForm::file, "`optimizer`: AdamW with fp32 state"},
     {Setting::pipeline, SettingForm::file, "`parallelism.pipeline_parallel_degree`"},
     {Setting::data, SettingForm::file, "`parallelism.data_parallel_replicate_degree`"},

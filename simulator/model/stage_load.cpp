@@ -78,8 +78,9 @@ double LoadModel::gradient_compression_s(double bytes) const {
 double LoadModel::state_bytes_per_parameter() const {
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double feedback = error_feedback_bytes(job_.training, execution_.compression);
-  if (execution_.optimizer_offload) return bytes.weights + feedback;
-  const double whole = (sharding_.parameters ? 0 : bytes.weights) + (sharding_.gradients ? 0 : bytes.synced),
+  if (execution_.optimizer_offload) return bytes.weights + bytes.quantized + feedback;
+  const double whole = bytes.quantized + (sharding_.parameters ? 0 : bytes.weights) +
+                       (sharding_.gradients ? 0 : bytes.synced),
                partitioned = sharding_.optimizer ? std::max(0.0, bytes.resident - whole) : 0;
   return bytes.resident - partitioned + partitioned / replicas_ + feedback;
 }

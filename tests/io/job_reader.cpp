@@ -338,8 +338,8 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {small + "compression: {adaptive: 1 Gbps}\n",
        "job.yaml:5:15: key `adaptive` was renamed to `bandwidth_threshold`"},
       {with("global_batch: 6", "global_batch: 6, alike: true"),
-       "job.yaml:4:29: unknown key `alike`; known: `global_batch`, `micro_batch`, `precision`, `optimizer`, "
-       "`recompute`"},
+       "job.yaml:4:29: unknown key `alike`; known: `global_batch`, `micro_batch`, `precision`, `matmul`, "
+       "`optimizer`, `recompute`"},
       {with("global_batch: 6", "global_batch: auto"),
        "job.yaml:4:26: `global_batch`: expected a whole number from 1 to 1000000000; found `auto`"},
       {with("global_batch: 6", "global_batch: 6, recompute: aoto"),
@@ -450,7 +450,7 @@ TEST_CASE("a sharded optimizer requires a synchronization with halves, and zero2
 
 TEST_CASE("a model must state its kind") {
   CHECK(error_in("version: 1\nname: g\nmodel: {layers: 3}\ntraining: {global_batch: 1}\n") ==
-        "job.yaml:3:8: `kind` (transformer, layers or graph) or `preset` is missing");
+        "job.yaml:3:8: `kind` (transformer, layers or graph), `preset` or `hf` is missing");
 }
 
 TEST_CASE("a job for a target has the settings that it runs and may not have others") {

@@ -158,7 +158,7 @@ const MegatronSettingFlag execution_flags[] = {
     {"--optimizer", FlagArgument::word,
      [](const MegatronRun& run) -> Value {
        const Optimizer optimizer = run.job.training.optimizer;
-       return optimizer == Optimizer::sgd_8 || optimizer == Optimizer::sgd_12 ? "sgd" : "adam";
+       return traits(optimizer).is_sgd ? "sgd" : "adam";
      },
      says<Setting::optimizer>, constant<adam>},
     {"--optimizer-cpu-offload", FlagArgument::none, [](const MegatronRun&) { return Value(); },

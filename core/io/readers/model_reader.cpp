@@ -55,6 +55,7 @@ Layer read_layer(const YamlMap& map) {
   layer.forward = map.required("forward_flops").flops();
   const auto backward = map.optional("backward_flops");
   layer.backward = backward ? backward->flops() : 2 * layer.forward;
+  if (const auto flops = map.optional("orthogonalization_flops")) layer.orthogonalization = flops->flops();
   layer.head = read_part(layer.forward, map, "head_flops", &YamlValue::flops);
   layer.attention = read_part(layer.forward - layer.head, map, "attention_flops", &YamlValue::flops);
   layer.output = map.required("output").bytes();
@@ -85,9 +86,10 @@ LayerChain read_layers(const YamlValue& value) {
   read_input(map, model);
   const YamlValue layers = map.required("layers");
   for (const YamlValue& item : layers.list()) {
-    const YamlMap entry = item.map({"name", "parameters", "forward_flops", "backward_flops", "output",
-                                    "activation_memory", "repeat", "attention_flops", "head_flops",
-                                    "tied_parameters", "attention_memory", "replicated_memory"});
+    const YamlMap entry =
+        item.map({"name", "parameters", "forward_flops", "backward_flops", "output", "activation_memory",
+                  "repeat", "attention_flops", "head_flops", "tied_parameters", "orthogonalization_flops",
+                  "attention_memory", "replicated_memory"});
     const int repeat = read_count_or(entry, "repeat", max_dimension, 1);
     if (repeat > max_layers - static_cast<int>(model.layers.size()))
       throw entry.error(fmt::format("more than {} layers in all", max_layers));
@@ -126,6 +128,8 @@ ordered_json layer_json(const Layer& layer, int repeat) {
   if (layer.tied_parameters > 0) json["tied_parameters"] = layer.tied_parameters;
   if (layer.attention.value() > 0) json["attention_flops"] = format_flops(layer.attention);
   if (layer.head.value() > 0) json["head_flops"] = format_flops(layer.head);
+  if (layer.orthogonalization.value() > 0)
+    json["orthogonalization_flops"] = format_flops(layer.orthogonalization);
   if (layer.attention_memory.value() > 0) json["attention_memory"] = format_size(layer.attention_memory);
   if (layer.replicated_memory.value() > 0) json["replicated_memory"] = format_size(layer.replicated_memory);
   if (repeat > 1) json["repeat"] = repeat;

@@ -84,9 +84,9 @@ Problem widen_model(const Problem& problem, int multiple) {
   result.job.model = wider(*model, multiple);
   if (const auto preset = result.job.execution.compression.gradient_preset)
     compress_gradients(result.job, *preset);  // low-rank ratios depend on matrix sizes
-  const double element_bytes = bytes_per_element(problem.job.training);
-  const LayerKinds narrow = layer_kinds(problem.job.model, element_bytes),
-                   wide = layer_kinds(result.job.model, element_bytes);
+  const ActivationBytes bytes = activation_bytes(problem.job.training);
+  const LayerKinds narrow = layer_kinds(problem.job.model, bytes),
+                   wide = layer_kinds(result.job.model, bytes);
   for (LayerProfile& profile : result.job.profiles) widen(profile, problem, narrow, wide, multiple);
   return result;
 }

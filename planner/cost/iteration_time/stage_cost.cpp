@@ -100,15 +100,15 @@ void StageCosts::find_partitioned_state() {
   const Job& job = problem_.job;
   unpartitioned_.assign(at(layers_), 0);
   const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
-  double whole = 0;  // bytes per parameter that every replica holds
+  double whole = bytes.quantized;  // bytes per parameter that every replica holds
   switch (job.execution.optimizer_sharding) {
     case OptimizerSharding::none:
       return;
     case OptimizerSharding::zero1:
-      whole = bytes.weights + bytes.synced;
+      whole += bytes.weights + bytes.synced;
       break;
     case OptimizerSharding::zero2:
-      whole = bytes.weights;
+      whole += bytes.weights;
       for (int layer = 0; layer < layers_; ++layer)
         unpartitioned_[at(layer)] = bytes_.gradients({layer, layer + 1}, true) / tensor_;
       break;
