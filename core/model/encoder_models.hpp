@@ -12,6 +12,7 @@ struct EncoderDecoder {
       vocabulary = 0, sequence = 0;
   int relative_positions = 32;  // buckets of the table, per head
   bool gated = false, tied = true;
+  bool tables_in_all_layers = false;  // of relative positions (UMT5)
 };
 
 /// The layers are an embedding, the encoder, the decoder and the head. What leaves a decoder layer includes

@@ -104,6 +104,7 @@ std::string beyond_plain_blocks(const Transformer& model) {
     return std::string(row_of(norms, model.norm).label);
   if (model.norms != 2) return fmt::format("{} norms per block", model.norms);
   if (model.qk_norm == QkNorm::all_heads) return std::string(row_of(qk_norms, model.qk_norm).label);
+  if (model.embedding_width > 0) return "an embedding of another width";
   if (model.embedding_norm) return "a norm after the embedding";
   if (!model.final_norm) return "no final norm";
   return "";

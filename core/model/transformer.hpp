@@ -85,6 +85,7 @@ struct Experts {
 struct Mamba2 {
   int heads = 0, head_dim = 0, groups = 0, state = 0;  // inner width: heads · head_dim
   int convolution = 4;                                 // kernel
+  int chunk = 256;                                     // tokens between which the scan is a matrix product
   bool convolution_bias = true, biases = false;        // of the input and output projection
 
   friend bool operator==(const Mamba2&, const Mamba2&) = default;
@@ -101,11 +102,12 @@ struct DeltaNet {
 /// Blocks between an embedding and a head. The defaults are those of GPT-2.
 struct Transformer {
   int layers = 0, hidden = 0, heads = 0, sequence = 0, vocabulary = 0;
-  int kv_heads = 0;      // key-value heads (grouped-query attention); 0: as many as `heads`
-  int head_dim = 0;      // width of a head; 0: hidden ÷ heads (`head_width`)
-  int feed_forward = 0;  // MLP width; 0: 4 · hidden
-  int positions = 0;     // rows of the position table; 0: as many as `sequence`
-  bool gated = false;    // MLP with three matrices instead of two (SwiGLU)
+  int kv_heads = 0;         // key-value heads (grouped-query attention); 0: as many as `heads`
+  int head_dim = 0;         // width of a head; 0: hidden ÷ heads (`head_width`)
+  int feed_forward = 0;     // MLP width; 0: 4 · hidden
+  int embedding_width = 0;  // of tokens, projected to and from `hidden` without biases; 0: hidden
+  int positions = 0;        // rows of the position table; 0: as many as `sequence`
+  bool gated = false;       // MLP with three matrices instead of two (SwiGLU)
   Biases biases = {};
   Norm norm = Norm::layer;
   int norms = 2;  // per block: 1 if attention and MLP are parallel, 4 if their outputs are normalized, too
@@ -116,6 +118,8 @@ struct Transformer {
   bool final_norm = true;
   bool encoder = false;           // BERT: token types, embedding norm, transform before the head
   bool pooler = true;             // of an encoder
+  bool next_sentence = false;     // of an encoder with a pooler: whether a sentence follows the other (BERT)
+  int token_types = 2;            // of an encoder
   bool flash_attention = false;   // the attention core keeps nothing of size sequence²
   bool attention_dropout = true;  // without flash attention: dropout of attention probabilities
   bool attention_gate = false;    // a gate per number of the attention's output, projected like queries
@@ -134,6 +138,10 @@ struct Transformer {
 /// Width of an attention head.
 inline int head_width(const Transformer& model) {
   return model.head_dim > 0 ? model.head_dim : model.hidden / model.heads;
+}
+
+inline int token_width(const Transformer& model) {
+  return model.embedding_width > 0 ? model.embedding_width : model.hidden;
 }
 
 inline int kv_head_count(const Transformer& model) {

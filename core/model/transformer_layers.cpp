@@ -1,6 +1,7 @@
 #include "core/model/transformer_layers.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -41,14 +42,19 @@ void add_mlp_matrices(TokenLayer& layer, double h, double width, bool gated, boo
 class LayerMaker {
  public:
   LayerMaker(const Transformer& model, ActivationBytes bytes)
-      : model_(model), bytes_(bytes), h_(model.hidden), s_(model.sequence), v_(model.vocabulary) {}
+      : model_(model),
+        bytes_(bytes),
+        h_(model.hidden),
+        s_(model.sequence),
+        v_(model.vocabulary),
+        e_(token_width(model)) {}
 
   Layer embedding() const {
-    constexpr double token_types = 2;
     TokenLayer layer = empty_layer("embedding");
-    layer.add_parameters(v_ * h_);
+    layer.add_parameters(v_ * e_);
+    if (e_ != h_) layer.project(e_, h_, false).keep_replicated(e_);
     if (model_.learned_positions) layer.add_parameters(position_rows() * h_);
-    if (model_.encoder) layer.add_parameters(token_types * h_ + norm_size());
+    if (model_.encoder) layer.add_parameters(model_.token_types * h_ + norm_size());
     if (model_.embedding_norm) add_norm(layer, h_, norm_size());
     return layer.keep_replicated_bytes(token_id_bytes + h_).layer();  // token ids and a dropout mask
   }
@@ -64,10 +70,12 @@ class LayerMaker {
     TokenLayer layer = empty_layer("head");
     if (model_.encoder) {
       layer.project(h_, h_, true).add_parameters(norm_size() + v_);
+      if (model_.next_sentence) layer.add_parameters(2 * h_ + 2);
       if (model_.pooler) layer.add_parameters(h_ * h_ + h_);  // of one token: its operations do not count
     } else if (model_.final_norm) {
       layer.add_parameters(norm_size());
     }
+    if (e_ != h_) layer.project(h_, e_, false).keep_replicated(e_);
     add_logits(layer, true);
     return layer.as_head().layer();
   }
@@ -83,7 +91,7 @@ class LayerMaker {
     for (int norm = 0; norm < 3; ++norm) add_norm(layer, h_, norm_size());
     layer.keep_replicated_product_input(2 * h_).project(2 * h_, h_, false);
     add_block(layer, block_kind(model_, model_.layers - 1));
-    if (is_first && !model_.tied) layer.add_parameters(v_ * h_).tie(v_ * h_);
+    if (is_first && !model_.tied) layer.add_parameters(v_ * e_).tie(v_ * e_);
     return layer.layer();
   }
 
@@ -96,10 +104,10 @@ class LayerMaker {
   /// though perhaps tied, or those of the model's head.
   void add_logits(TokenLayer& layer, bool owned) const {
     constexpr double fp32_bytes = 4;
-    layer.add_flops(2 * s_ * h_ * v_).keep_replicated(2 * h_).keep_bytes(fp32_bytes * v_);
+    layer.add_flops(2 * s_ * e_ * v_).keep_replicated(2 * h_).keep_bytes(fp32_bytes * v_);
     if (!owned) return;
-    layer.add_parameters(v_ * h_ + (model_.biases.head ? v_ : 0));
-    if (model_.tied) layer.tie(v_ * h_);
+    layer.add_parameters(v_ * e_ + (model_.biases.head ? v_ : 0));
+    if (model_.tied) layer.tie(v_ * e_);
   }
 
   void add_block(TokenLayer& layer, const BlockKind& kind) const {
@@ -171,15 +179,18 @@ class LayerMaker {
   }
 
   /// Projections of x, z (a gate), B, C and dt; a convolution of x, B and C; the scan; a gated norm; the
-  /// output projection. The scan multiplies number by number, without matrix products, in most
-  /// implementations; its operations do not count.
+  /// output projection. The scan (arXiv 2405.21060, section 6) multiplies, per head, C with B and the result
+  /// with x inside of chunks, B with x to the state of a chunk, the states of all chunks, and C with the
+  /// state.
   void add_mamba(TokenLayer& layer) const {
     const Mamba2& it = model_.mamba;
     const double inner = static_cast<double>(it.heads) * it.head_dim,
-                 convolved = inner + 2.0 * it.groups * it.state;
+                 convolved = inner + 2.0 * it.groups * it.state, chunks = std::ceil(s_ / it.chunk);
     layer.project(h_, inner + convolved + it.heads, it.biases).project(inner, h_, it.biases);
     layer.add_parameters(convolved * (it.convolution + (it.convolution_bias ? 1 : 0)))
         .add_flops(2 * s_ * convolved * it.convolution)
+        .add_flops(2 * chunks * it.chunk * it.chunk * (it.heads * it.state + inner))
+        .add_flops(2 * inner * it.state * (2 * chunks * it.chunk + (chunks + 1) * (chunks + 1)))
         .add_parameters(3.0 * it.heads + inner);  // A, D and the bias of dt; the norm
     // Input; x, B, C before and after the convolution; z, dt; the norm's input and output.
     layer.keep_replicated_product_input(h_)
@@ -236,7 +247,7 @@ class LayerMaker {
  private:
   const Transformer& model_;
   ActivationBytes bytes_;
-  double h_, s_, v_;
+  double h_, s_, v_, e_;  // e: width of the embedding
 };
 
 }  // namespace

@@ -257,7 +257,9 @@ TEST_CASE("modules for multi-token prediction count apart from the model") {
 // Gated delta net with 1 key head of 4 and 2 value heads of 3, so that 4 + 4 + 6 = 14 numbers are convolved:
 // projections 8 · (14 + 6 + 4) and 6 · 8; convolution 14 · 4; 2 + 2 + 3 further parameters. Mamba-2 with 2
 // heads of 3, 1 group, state 5, so that 6 + 10 = 16 are: projections 8 · (6 + 16 + 2) and 6 · 8; convolution
-// with biases 16 · 5; 3 · 2 + 6.
+// with biases 16 · 5; 3 · 2 + 6. All tokens are in one chunk of 256: scores and sums per head take 5 + 3
+// products of 256 · 256, its state 2 · 256 for each of 6 · 5 numbers, and the states of all chunks, of which
+// there are 2 with the initial one, 2².
 TEST_CASE("linear attention and state spaces are kinds of blocks") {
   Transformer model{2, 8, 2, 16, 100};
   model.delta_net = {.key_heads = 1, .key_dim = 4, .value_heads = 2, .value_dim = 3};
@@ -269,5 +271,6 @@ TEST_CASE("linear attention and state spaces are kinds of blocks") {
   CHECK(delta_net.forward.value() ==
         2 * 16 * (192 + 48 + 56) + 2 * 16 * 2 * (2 * 64 * 4 + 64 * 3 + 3 * 4 * 3));
   CHECK(mamba.parameters == 192 + 48 + 80 + 12 + 16);
-  CHECK(mamba.forward.value() == 2 * 16 * (192 + 48 + 64));
+  CHECK(mamba.forward.value() ==
+        2 * 16 * (192 + 48 + 64) + 2 * 256 * 256 * (2 * 5 + 6) + 2 * 30 * (2 * 256 + 4));
 }

@@ -36,10 +36,11 @@ std::string llama(const std::string& keys = "") {
 
 }  // namespace
 
-// Missing keys: 2,048 positions, as many heads of keys as of queries, head and embedding apart.
+// Missing keys: as many heads of keys as of queries, head and embedding apart. Rotary positions do not limit
+// the sequence.
 TEST_CASE("missing keys of a config.json have the defaults of transformers") {
   const Transformer model = decoder(llama());
-  CHECK(model.sequence == 2048);
+  CHECK(model.sequence == 4096);
   CHECK(kv_head_count(model) == 4);
   CHECK(!model.tied);
   CHECK(model.biases == no_biases);
@@ -58,6 +59,7 @@ TEST_CASE("a config.json decides biases, widths and ties") {
 
 TEST_CASE("the sequence is at most 4,096 tokens by default") {
   CHECK(decoder(llama(R"("max_position_embeddings": 131072)")).sequence == 4096);
+  CHECK(decoder(R"({"model_type": "gpt2"})").sequence == 1024);
   CHECK(std::get<Transformer>(io::parse_hf_config(llama(), "config.json", 8192, 2)).sequence == 8192);
 }
 

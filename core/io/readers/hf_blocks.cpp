@@ -20,6 +20,9 @@ using nlohmann::json;
 constexpr int max_layer_number = 100'000;
 
 constexpr std::string_view block_keys[] = {"layer_types",
+                                           "attention_layers",
+                                           "attention_types",
+                                           "num_dense_layers",
                                            "layers_block_type",
                                            "hybrid_override_pattern",
                                            "attn_layer_indices",
@@ -54,10 +57,10 @@ class BlockReader {
   }
 
  private:
-  /// The value of a key, or what the family assumes; nothing if it is null.
+  /// The value of a key, or what the family assumes if it is missing or null; nothing if that is null, too.
   std::optional<JsonCursor> find(const char* key) const {
     const auto given = config_.optional(key);
-    const auto value = given ? given : defaults_.optional(key);
+    const auto value = given && !given->value().is_null() ? given : defaults_.optional(key);
     return value && !value->value().is_null() ? value : std::nullopt;
   }
 
@@ -93,9 +96,10 @@ class BlockReader {
       return set_experts(blocks, [&](int i) { return list->at(at(i)).as_int(0, 1) == 1; });
     }
     const std::set<int> dense = indices("mlp_only_layers").value_or(std::set<int>());
-    const int first = std::max(number("first_k_dense_replace", 0).value_or(0),
-                               number("moe_layer_start_index", 0).value_or(0)),
-              last = number("moe_layer_end_index", -1).value_or(-1),
+    int first = 0;
+    for (const char* key : {"first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"})
+      first = std::max(first, number(key, 0).value_or(0));
+    const int last = number("moe_layer_end_index", -1).value_or(-1),
               every = number("moe_layer_freq", 1).value_or(1);
     int step = 1;
     for (const char* key : {"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"})
@@ -107,8 +111,9 @@ class BlockReader {
   }
 
   void read_mixers(std::vector<BlockKind>& blocks) const {
-    for (const char* key : {"layer_types", "layers_block_type"})
+    for (const char* key : {"layer_types", "layers_block_type", "attention_layers"})
       if (const auto list = find(key); list && list->is_array()) return read_types(*list, blocks);
+    if (const auto runs = find("attention_types"); runs && runs->is_array()) return read_runs(*runs, blocks);
     if (const auto pattern = find("hybrid_override_pattern")) return read_letters(*pattern, blocks);
     if (const auto attention = indices("attn_layer_indices")) {
       for (std::size_t i = 0; i < blocks.size(); ++i)
@@ -154,13 +159,13 @@ class BlockReader {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const JsonCursor item = list.at(i);
       const std::string& type = item.as_string();
-      if (type == "sliding_attention" || type == "chunked_attention")
+      if (has_window(type))
         blocks[i].mixer = model_.window > 0 ? Mixer::window_attention : Mixer::attention;
       else if (type == "linear_attention" || type == "mamba" || type == "mamba2")
         require_linear(item, blocks[i].mixer);
       else if (type == "mlp" || type == "moe")
         blocks[i] = {Mixer::none, type == "moe" ? Mlp::experts : Mlp::dense};
-      else if (type != "full_attention" && type != "attention")
+      else if (type != "full_attention" && type != "attention" && type != "global")
         item.fail(
             fmt::format("unknown type of layer {}; known: full_attention, sliding_attention, "
                         "chunked_attention, linear_attention, mamba, mlp, moe",
@@ -169,13 +174,32 @@ class BlockReader {
     }
   }
 
-  /// In models with layers that are MLPs alone, the others have none.
+  static bool has_window(const std::string& type) {
+    return type == "sliding_attention" || type == "chunked_attention" || type == "local";
+  }
+
+  /// GPT-Neo: pairs of types in turn, and of how often they are repeated.
+  void read_runs(const JsonCursor& runs, std::vector<BlockKind>& blocks) const {
+    std::size_t layer = 0;
+    for (std::size_t run = 0; run < runs.array_size("runs"); ++run) {
+      const JsonCursor types = runs.at(run).at(0);
+      const int repeats = runs.at(run).at(1).as_int(0, max_layer_number);
+      for (int repeat = 0; repeat < repeats && layer <= blocks.size(); ++repeat)
+        for (std::size_t i = 0; i < types.array_size("types"); ++i, ++layer)
+          if (layer < blocks.size() && model_.window > 0 && has_window(types.at(i).as_string()))
+            blocks[layer].mixer = Mixer::window_attention;
+    }
+    if (layer != blocks.size())
+      runs.fail(fmt::format("has {} types, but the model has {} layers", layer, blocks.size()));
+  }
+
+  /// In Nemotron-H, which has this key, a layer is a mixer or an MLP. In models with layers that are MLPs
+  /// alone, the others have none.
   bool has_single_modules() const {
-    for (const char* key : {"layer_types", "layers_block_type"})
-      if (const auto list = find(key); list && list->is_array())
-        return std::any_of(list->value().begin(), list->value().end(),
-                           [](const json& type) { return type == "mlp" || type == "moe"; });
-    return false;
+    if (find("layers_block_type")) return true;
+    const auto list = find("layer_types");
+    return list && std::any_of(list->value().begin(), list->value().end(),
+                               [](const json& type) { return type == "mlp" || type == "moe"; });
   }
 
   void require_linear(const JsonCursor& item, Mixer& mixer) const {
@@ -221,6 +245,14 @@ bool is_block_key(const std::string& key) {
 std::vector<BlockKind> read_block_kinds(const JsonCursor& config, const json& defaults,
                                         const Transformer& model) {
   return BlockReader(config, defaults, model).read();
+}
+
+int listed_layers(const JsonCursor& config, const json& defaults) {
+  for (const char* key : {"layers_block_type", "layer_types", "hybrid_override_pattern"})
+    for (const JsonCursor& source : {config, JsonCursor(defaults, config.file())})
+      if (const auto list = source.optional(key); list && !list->value().is_null())
+        return static_cast<int>(list->is_string() ? list->as_string().size() : list->array_size("types"));
+  return 0;
 }
 
 void reduce_blocks(Transformer& model) {

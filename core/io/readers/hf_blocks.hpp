@@ -19,6 +19,9 @@ bool is_block_key(const std::string& key);
 std::vector<BlockKind> read_block_kinds(const JsonCursor& config, const nlohmann::json& defaults,
                                         const Transformer& model);
 
+/// Number of layers of a model whose config.json only lists them; 0 if it does not.
+int listed_layers(const JsonCursor& config, const nlohmann::json& defaults);
+
 /// Removes what no block has, and the list of blocks if the model is uniform without it.
 void reduce_blocks(Transformer& model);
 

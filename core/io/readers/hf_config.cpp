@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -33,6 +34,7 @@ struct Sizes {
   int positions = 0;       // tokens that the model has positions for
   int shared_experts = 0;  // number of experts that all tokens visit, each as wide as the others
   int mamba_expansion = 0;
+  int feed_forward_ratio = 0;  // width of the MLP ÷ hidden
   EncoderDecoder t5;
   ImageEncoder vit;
 };
@@ -74,12 +76,16 @@ constexpr NumberTarget number_targets[] = {
     {"mamba.groups", [](Sizes& it) -> int& { return it.model.mamba.groups; }},
     {"mamba.state", [](Sizes& it) -> int& { return it.model.mamba.state; }},
     {"mamba.convolution", [](Sizes& it) -> int& { return it.model.mamba.convolution; }},
+    {"mamba.chunk", [](Sizes& it) -> int& { return it.model.mamba.chunk; }},
     {"mamba.expansion", [](Sizes& it) -> int& { return it.mamba_expansion; }},
     {"delta_net.key_heads", [](Sizes& it) -> int& { return it.model.delta_net.key_heads; }},
     {"delta_net.key_dim", [](Sizes& it) -> int& { return it.model.delta_net.key_dim; }},
     {"delta_net.value_heads", [](Sizes& it) -> int& { return it.model.delta_net.value_heads; }},
     {"delta_net.value_dim", [](Sizes& it) -> int& { return it.model.delta_net.value_dim; }},
     {"delta_net.convolution", [](Sizes& it) -> int& { return it.model.delta_net.convolution; }},
+    {"feed_forward.ratio", [](Sizes& it) -> int& { return it.feed_forward_ratio; }},
+    {"embedding_width", [](Sizes& it) -> int& { return it.model.embedding_width; }},
+    {"token_types", [](Sizes& it) -> int& { return it.model.token_types; }},
     {"t5.decoder_layers", [](Sizes& it) -> int& { return it.t5.decoder_layers; }},
     {"t5.buckets", [](Sizes& it) -> int& { return it.t5.relative_positions; }},
     {"vit.image", [](Sizes& it) -> int& { return it.vit.image; }},
@@ -128,6 +134,7 @@ class ConfigReader {
     read_keys();
     switch (family_.form) {
       case FamilyForm::t5:
+      case FamilyForm::umt5:
         return t5_model(encoder_decoder(), element_bytes);
       case FamilyForm::vit:
         return vit_model(image_encoder(), element_bytes);
@@ -150,22 +157,41 @@ class ConfigReader {
   }
 
   bool is_of_family(const std::string& key) const {
-    return family_.defaults.contains(key) || family_.keys.count(key) > 0 || family_.when.count(key) > 0;
+    return family_.defaults.contains(key) || family_.keys.count(key) > 0 || family_.when.contains(key);
+  }
+
+  /// Whether a key that the family does not have sets what the file does not set otherwise: `n_layer` where
+  /// the family has `num_hidden_layers`.
+  static bool is_other_name(const std::string& key, const std::set<std::string>& missing) {
+    const auto* targets = targets_in(model_families().keys, key);
+    return targets != nullptr && std::all_of(targets->begin(), targets->end(), [&](const std::string& name) {
+             return missing.count(name) > 0;
+           });
   }
 
   /// Numbers first, because the rest is read with them; then what the family and its switches say; then what
   /// flags of the file say.
   void read_keys() {
     const std::vector<std::pair<std::string, JsonCursor>> members = config_.members("keys");
-    for (const auto& [key, value] : members)
-      if (is_of_family(key)) set_numbers(key, value);
     const JsonCursor defaults(family_.defaults, config_.file());
-    for (const auto& [key, value] : defaults.members("keys"))
-      if (!config_.optional(key.c_str())) set_numbers(key, value);
-    set_positions();
+    std::set<std::string> missing;  // what the file does not set by the family's own keys
+    for (const auto& [key, value] : defaults.members("keys")) {
+      const auto* targets = targets_of(key);
+      if (config_.optional(key.c_str()) || targets == nullptr) continue;
+      set_numbers(key, value);
+      missing.insert(targets->begin(), targets->end());
+    }
+    for (const auto& [key, value] : members)
+      if (is_of_family(key) || is_other_name(key, missing)) set_numbers(key, value);
+    if (sizes_.model.layers == 0) sizes_.model.layers = listed_layers(config_, family_.defaults);
+    if (sizes_.feed_forward_ratio > 0)
+      sizes_.model.feed_forward = sizes_.feed_forward_ratio * sizes_.model.hidden;
+    Experts& experts = sizes_.model.experts;
+    if (experts.count > 0 && experts.width == 0) experts.width = mlp_width(sizes_.model);
     if (sizes_.model.latent.kv_rank > 0) sizes_.model.head_dim = sizes_.model.kv_heads = 0;
+    sizes_.model.sequence = 1;  // until it is known whether the model has a table of positions
     apply(family_.model);
-    for (const auto& [key, cases] : family_.when) apply_case(key, cases);
+    apply_cases(family_.when);
     for (const auto& [key, value] : defaults.members("keys"))
       if (!config_.optional(key.c_str())) set_flags(key, value);
     for (const auto& [key, value] : members)
@@ -181,8 +207,20 @@ class ConfigReader {
       const auto target = find_target(number_targets, name);
       if (target == std::end(number_targets)) continue;
       // A missing number is 0: no such part, or the default of transformers.
-      target->of(sizes_) = value.value().is_null() || value.value() == false ? 0 : value.as_int(0, max_size);
+      target->of(sizes_) = is_missing(value.value()) ? 0 : count_of(value);
     }
+  }
+
+  static bool is_missing(const json& value) { return value.is_null() || value == false || value == "auto"; }
+
+  /// An object that names things counts them; a list by layer is one number if all are equal.
+  static int count_of(const JsonCursor& value) {
+    if (value.value().is_object()) return static_cast<int>(value.value().size());
+    if (!value.is_array()) return value.as_int(0, max_size);
+    const json& list = value.value();
+    if (list.empty() || std::any_of(list.begin(), list.end(), [&](const json& it) { return it != list[0]; }))
+      value.fail("layers of several sizes are not supported; expected a list of equal numbers");
+    return value.at(0).as_int(0, max_size);
   }
 
   void set_flags(const std::string& key, const JsonCursor& value) {
@@ -197,22 +235,32 @@ class ConfigReader {
   /// A key that the family does not have may repeat what holds anyway. Throws Error if it says otherwise, or
   /// if its effect is unknown.
   void check_foreign(const std::string& key, const JsonCursor& value) {
-    if (is_absent(value.value()) || is_ignored(key) || is_block_key(key)) return;
+    if (is_absent(value.value()) || is_block_key(key)) return;
     const auto* targets = targets_in(model_families().keys, key);
-    if (targets == nullptr)
+    if (targets == nullptr) {
+      if (is_ignored(last_part(key))) return;
       value.fail(
           fmt::format("unknown key of model_type {}: it may change sizes or operations; remove it if it "
                       "does not",
                       family_.types.front()));
+    }
     for (const std::string& name : *targets) {
-      const auto target = find_target(number_targets, name);
-      if (target == std::end(number_targets) || !value.value().is_number_integer()) continue;
-      const int held = effective(name, target->of(sizes_));
-      if (held != value.as_int(0, max_size))
-        value.fail(fmt::format("models of model_type {} do not have this key; expected {}, or no such key",
-                               family_.types.front(), held));
+      if (const auto flag = find_target(flag_targets, name); flag != std::end(flag_targets))
+        check_held(value, flag->of(sizes_), value.as_bool());
+      if (const auto number = find_target(number_targets, name); number != std::end(number_targets))
+        check_held(value, effective(name, number->of(sizes_)), count_of(value));
     }
   }
+
+  template <class Value>
+  void check_held(const JsonCursor& value, Value held, Value given) const {
+    if (held != given)
+      value.fail(fmt::format("models of model_type {} do not have this key; expected {}, or no such key",
+                             family_.types.front(), held));
+  }
+
+  /// `kv_n_heads` of `attn_config.kv_n_heads`.
+  static std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
   int effective(const std::string& name, int value) const {
     const Transformer& model = sizes_.model;
@@ -221,57 +269,85 @@ class ConfigReader {
     return name == "feed_forward" ? mlp_width(model) : value;
   }
 
-  /// `sequence` must be set before the family's part, which is read with it.
+  /// A table of positions limits the sequence, and so do relative positions in T5; rotary ones do not.
   void set_positions() {
     constexpr int longest_default = 4096;
-    const int positions = sizes_.positions;
-    sizes_.model.sequence =
-        sequence_.value_or(positions > 0 ? std::min(longest_default, positions) : longest_default);
-    if (positions > 0) sizes_.model.positions = positions + family_.position_offset;
+    Transformer& model = sizes_.model;
+    const bool limited =
+        sizes_.positions > 0 && (model.learned_positions || family_.form != FamilyForm::decoder);
+    const int offset = family_.position_offset,
+              positions = limited ? sizes_.positions + std::min(0, offset) : longest_default;
+    if (positions < 1) config_.fail(fmt::format("{} positions are too few", sizes_.positions));
+    model.sequence = sequence_.value_or(std::min(longest_default, positions));
+    if (!limited || family_.form != FamilyForm::decoder) return;
+    if (model.sequence > positions)
+      config_.fail(fmt::format("{} positions are too few for a sequence of {}", positions, model.sequence));
+    model.positions = sizes_.positions + std::max(0, offset);
   }
 
   /// Sets keys of a job's transformer.
   void apply(const ordered_json& keys) {
-    if (family_.form != FamilyForm::decoder) return;
+    if (family_.form == FamilyForm::vit) return;
     const json values(keys);
     const YamlDocument document(JsonCursor(values, config_.file()));
     sizes_.model = read_transformer(document.root().map(transformer_keys({})), sizes_.model);
   }
 
-  void apply_case(const std::string& key, const std::map<std::string, ordered_json>& cases) {
-    const auto given = config_.optional(key.c_str());
-    const json value = given ? given->value() : family_.defaults.value(key, json());
-    const std::string word =
-        word_of(key == "architectures" && value.is_array() && !value.empty() ? value[0] : value);
-    const auto found = cases.find(word);
-    if (found == cases.end()) return;
-    if (found->second.is_null())
-      (given ? *given : config_)
-          .fail(fmt::format("{} {} of model_type {} is not supported", key, quote(word),
-                            family_.types.front()));
-    apply(found->second);
+  /// What the model has by the values of keys; `other` stands for all values that are not named.
+  void apply_cases(const ordered_json& when) {
+    for (const auto& [key, cases] : when.items()) {
+      const auto given = config_.optional(key.c_str());
+      const json value = given ? given->value() : family_.defaults.value(key, json());
+      const std::string word =
+          word_of(key == "architectures" && value.is_array() && !value.empty() ? value[0] : value);
+      auto effect = cases.find(word);
+      if (effect == cases.end()) effect = cases.find("other");
+      if (effect == cases.end()) continue;
+      if (effect->is_string())
+        (given ? *given : config_)
+            .fail(fmt::format("{} {} of model_type {} is not supported", key, quote(word),
+                              family_.types.front()));
+      ordered_json keys = *effect;
+      keys.erase("when");
+      apply(keys);
+      if (effect->contains("when")) apply_cases((*effect)["when"]);
+    }
   }
 
   Transformer transformer() {
+    set_positions();
     Transformer& model = sizes_.model;
     model.flash_attention = true;
     model.attention_dropout = false;
     Experts& experts = model.experts;
-    if (experts.count > 0 && experts.width == 0) experts.width = mlp_width(model);
     if (sizes_.shared_experts > 0) experts.shared_width = sizes_.shared_experts * experts.width;
     if (experts.count == 0) experts = {};
     if (model.latent.kv_rank == 0) model.latent = {};
+    if (model.latent.kv_rank > 0 && model.latent.value_dim == 0)
+      model.latent.value_dim = model.hidden / model.heads;
+    if (model.embedding_width == model.hidden) model.embedding_width = 0;
     Mamba2& mamba = model.mamba;
     if (sizes_.mamba_expansion > 0 && mamba.heads > 0 && mamba.head_dim == 0)
       mamba.head_dim = sizes_.mamba_expansion * model.hidden / mamba.heads;
     model.blocks = read_block_kinds(config_, family_.defaults, model);
     reduce_blocks(model);
-    apply(ordered_json::object());  // checks that the sizes fit each other
-    return model;
+    if (mamba.chunk == 0) mamba.chunk = Mamba2().chunk;
+    return checked();
+  }
+
+  /// Reads the model as a job has it: that nothing is missing, and that the sizes fit each other.
+  Transformer checked() {
+    ordered_json keys = shape_json(sizes_.model);
+    keys["layers"] = sizes_.model.layers;
+    sizes_.model = {};
+    apply(keys);
+    return sizes_.model;
   }
 
   EncoderDecoder encoder_decoder() {
+    set_positions();
     EncoderDecoder t5 = sizes_.t5;
+    t5.tables_in_all_layers = family_.form == FamilyForm::umt5;
     const Transformer& model = sizes_.model;
     t5.encoder_layers = model.layers;
     if (t5.decoder_layers == 0) t5.decoder_layers = model.layers;
@@ -335,7 +411,7 @@ JsonCursor language_part(const JsonCursor& config) {
 void check_architecture(const JsonCursor& config, const ModelFamily& family, const std::string& name) {
   if (name.empty()) return;
   if (const auto classes = family.when.find("architectures"); classes != family.when.end()) {
-    if (classes->second.count(name) > 0) return;
+    if (classes->contains(name)) return;
   } else {
     for (const std::string_view end : {"CausalLM", "LMHeadModel", "ForConditionalGeneration"})
       if (name.ends_with(end)) return;
@@ -356,6 +432,17 @@ const ModelFamily& require_family(const JsonCursor& config, const std::string& t
       .fail(fmt::format("unknown model_type {}; {}", quote(type), suggestion(type, known)));
 }
 
+/// `attn_config: {kv_n_heads: 8}` as `attn_config.kv_n_heads: 8`, in families with such keys.
+void flatten(json& config, const ModelFamily& family) {
+  for (const auto& [name, _] : family.defaults.items()) {
+    const std::string part = name.substr(0, name.find('.'));
+    if (part == name || !config.contains(part) || !config[part].is_object()) continue;
+    const json members = std::move(config[part]);
+    config.erase(part);
+    for (const auto& [key, value] : members.items()) config[part + "." + key] = value;
+  }
+}
+
 }  // namespace
 
 Model parse_hf_config(const std::string& text, const std::string& file, std::optional<int> sequence,
@@ -373,6 +460,7 @@ Model parse_hf_config(const std::string& text, const std::string& file, std::opt
   if (!merged.is_object()) config.fail("expected an object");
   if (!merged.contains("tie_word_embeddings") && document.contains("tie_word_embeddings"))
     merged["tie_word_embeddings"] = document["tie_word_embeddings"];
+  flatten(merged, family);
   return ConfigReader(JsonCursor(merged, file), family, sequence).read(element_bytes);
 }
 

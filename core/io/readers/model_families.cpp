@@ -52,17 +52,13 @@ ModelFamily read_family(const YamlValue& value) {
   ModelFamily family;
   family.types = read_words(map.required("types"));
   if (const auto form = map.optional("form"))
-    family.form = static_cast<FamilyForm>(form->choice({"decoder", "t5", "vit"}));
+    family.form = static_cast<FamilyForm>(form->choice({"decoder", "t5", "umt5", "vit"}));
   family.defaults = to_json<nlohmann::json>(map.required("defaults"));
   if (const auto keys = map.optional("keys")) family.keys = read_keys(*keys);
   if (const auto model = map.optional("model")) family.model = to_json<ordered_json>(*model);
   if (const auto offset = map.optional("position_offset"))
-    family.position_offset = static_cast<int>(offset->integer(0, 1000));
-  if (const auto when = map.optional("when"))
-    for (const auto& [key, cases] : when->entries())
-      for (const auto& [word, effect] : cases.entries())
-        family.when[key.text()][word.text()] =
-            effect.is_word("unsupported") ? ordered_json() : to_json<ordered_json>(effect);
+    family.position_offset = static_cast<int>(offset->integer(-1000, 1000));
+  if (const auto when = map.optional("when")) family.when = to_json<ordered_json>(*when);
   return family;
 }
 

@@ -12,7 +12,7 @@
 namespace dtfm::io {
 
 /// How the layers of a family are built.
-enum class FamilyForm { decoder, t5, vit };
+enum class FamilyForm { decoder, t5, umt5, vit };
 
 struct ModelFamily {
   std::vector<std::string> types;  // values of `model_type`; the first is that of transformers
@@ -20,9 +20,11 @@ struct ModelFamily {
   nlohmann::json defaults;  // by key of config.json, what transformers assumes if the key is missing
   std::map<std::string, std::vector<std::string>> keys;             // key of config.json → what it sets
   nlohmann::ordered_json model = nlohmann::ordered_json::object();  // keys of a job's transformer
-  int position_offset = 0;  // rows of a position table beyond the positions that the file gives
-  /// By key of config.json and its value as text, keys of a job's transformer; null: not supported.
-  std::map<std::string, std::map<std::string, nlohmann::ordered_json>> when;
+  /// Rows of a position table beyond those that the file gives; negative: rows of the file that no token has.
+  int position_offset = 0;
+  /// By key of config.json and its value as text, in the order of the table: keys of a job's transformer and
+  /// further cases under `when`, or the text `unsupported`.
+  nlohmann::ordered_json when = nlohmann::ordered_json::object();
 };
 
 struct ModelFamilies {

@@ -48,7 +48,10 @@ constexpr std::string_view shape_keys[] = {"hidden",
                                            "mamba",
                                            "blocks",
                                            "predicted_tokens",
-                                           "positions"};
+                                           "positions",
+                                           "token_types",
+                                           "embedding_width",
+                                           "next_sentence"};
 
 /// A size of a nested part: its key, where it is kept, and whether it may be missing.
 template <class Part>
@@ -83,7 +86,8 @@ constexpr PartSize<Mamba2> mamba_sizes[] = {{"heads", &Mamba2::heads},
                                             {"head_dim", &Mamba2::head_dim},
                                             {"groups", &Mamba2::groups},
                                             {"state", &Mamba2::state},
-                                            {"convolution", &Mamba2::convolution, false}};
+                                            {"convolution", &Mamba2::convolution, false},
+                                            {"chunk", &Mamba2::chunk, false}};
 constexpr PartFlag<Mamba2> mamba_flags[] = {{"convolution_bias", &Mamba2::convolution_bias},
                                             {"biases", &Mamba2::biases}};
 
@@ -252,18 +256,18 @@ void read_sizes(const YamlMap& map, Transformer& model) {
   require_number(map, "sequence", max_count, model.sequence);
   require_number(map, "vocabulary", max_count, model.vocabulary);
   read_number(map, "head_dim", max_width, model.head_dim);
-  if (model.head_dim == 0 && model.hidden % model.heads != 0)
-    throw contradiction_error(map, "heads", "hidden",
-                              fmt::format("{} heads do not divide hidden {}; give their width as head_dim",
-                                          model.heads, model.hidden));
   read_number(map, "kv_heads", max_width, model.kv_heads);
   if (model.kv_heads > 0) check_divides(map, "kv_heads", model.kv_heads, "heads", model.heads);
   read_number(map, "feed_forward", max_width, model.feed_forward);
+  read_number(map, "embedding_width", max_width, model.embedding_width);
   read_flag(map, "gated", model.gated);
   read_biases(map, model.biases);
   read_flag(map, "tied", model.tied);
   read_flag(map, "encoder", model.encoder);
   read_flag(map, "pooler", model.pooler);
+  read_flag(map, "next_sentence", model.next_sentence);
+  if (const auto types = map.optional("token_types"))
+    model.token_types = static_cast<int>(types->integer(0, max_width));
   read_flag(map, "embedding_norm", model.embedding_norm);
   read_flag(map, "final_norm", model.final_norm);
   read_flag(map, "attention_gate", model.attention_gate);
@@ -277,6 +281,10 @@ void read_sizes(const YamlMap& map, Transformer& model) {
   if (const auto tokens = map.optional("predicted_tokens"))
     model.predicted_tokens = static_cast<int>(tokens->integer(0, max_predicted_tokens));
   read_part(map, "latent_attention", latent_sizes, latent_flags, model.latent);
+  if (model.head_dim == 0 && model.latent.kv_rank == 0 && model.hidden % model.heads != 0)
+    throw contradiction_error(map, "heads", "hidden",
+                              fmt::format("{} heads do not divide hidden {}; give their width as head_dim",
+                                          model.heads, model.hidden));
   read_part(map, "mamba", mamba_sizes, mamba_flags, model.mamba);
   read_part(map, "delta_net", delta_net_sizes, delta_net_flags, model.delta_net);
   read_experts(map, model.experts);
@@ -317,11 +325,14 @@ ordered_json shape_json(const Transformer& model) {
   if (model.kv_heads > 0) json["kv_heads"] = model.kv_heads;
   if (model.head_dim > 0) json["head_dim"] = model.head_dim;
   if (model.feed_forward > 0) json["feed_forward"] = model.feed_forward;
+  if (model.embedding_width > 0) json["embedding_width"] = model.embedding_width;
   if (model.gated != defaults.gated) json["gated"] = model.gated;
   write_biases(model.biases, json);
   if (model.tied != defaults.tied) json["tied"] = model.tied;
   if (model.encoder != defaults.encoder) json["encoder"] = model.encoder;
   if (model.pooler != defaults.pooler) json["pooler"] = model.pooler;
+  if (model.next_sentence) json["next_sentence"] = true;
+  if (model.token_types != defaults.token_types) json["token_types"] = model.token_types;
   if (model.norm != defaults.norm) json["norm"] = name_of(model.norm);
   if (model.norms != defaults.norms) json["norms"] = model.norms;
   if (model.qk_norm == QkNorm::head) json["qk_norm"] = true;
