@@ -61,8 +61,11 @@ std::string format_adam(const TargetTraits& target) {
 
 std::string format_models(const TargetTraits& target) {
   if (target.llama_only) return "transformers like Llama; tied embeddings in one stage";
-  const std::string transformers = target.encoders ? "transformers" : "transformers that are decoders";
-  return target.transformers_only ? transformers : transformers + ", chains of layers";
+  std::string models = target.encoders ? "transformers" : "transformers that are decoders";
+  if (!target.transformers_only) return models + "; others with modules of the user";
+  std::vector<std::string_view> features;
+  for (const ModelFeature it : target.features) features.push_back(name_of(it));
+  return features.empty() ? models : fmt::format("{}, also with {}", models, fmt::join(features, ", "));
 }
 
 std::string format_tensor_degrees(const TargetTraits& target) {

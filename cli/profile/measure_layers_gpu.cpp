@@ -10,6 +10,7 @@
 #include "kernels/profile.hpp"
 #include "core/base/error.hpp"
 #include "core/io/readers/profile_reader.hpp"
+#include "core/model/model_features.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -48,7 +49,7 @@ kernels::TransformerShape shape_of(const Job& job) {
   if (!model) throw refuse("anything but transformers");
   if (model->encoder) throw refuse("encoders");
   if (model->qk_norm != QkNorm::none) throw refuse("norms of queries and keys");
-  if (const std::string beyond = beyond_plain_blocks(*model); !beyond.empty()) throw refuse(beyond);
+  if (const auto beyond = beyond_plain_blocks(*model); !beyond.empty()) throw refuse(std::string(beyond));
   const bool is_rms = model->norm == Norm::rms;
   if (is_rms == model->biases.mlp) throw refuse("layer norm without biases, or RMS norm with biases");
   kernels::TransformerShape shape;

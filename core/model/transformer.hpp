@@ -37,7 +37,7 @@ template <class Kind>
 struct ModuleTraits {
   Kind kind;
   std::string_view name;   // in jobs
-  std::string_view label;  // in names of kinds of layers
+  std::string_view label = "";  // of mixers and MLPs, in names of kinds of layers
 };
 
 std::span<const ModuleTraits<Norm>> norm_table();
@@ -156,6 +156,10 @@ inline int mlp_width(const Transformer& model) {
 /// experts if there are any.
 BlockKind block_kind(const Transformer& model, int layer);
 
+/// Whether some block has the mixer or the MLP.
+bool has_block(const Transformer& model, Mixer mixer);
+bool has_block(const Transformer& model, Mlp mlp);
+
 /// Name of a kind of block, as part of the model: `dense`, `moe`, `dense-window`, `mamba-moe` …
 std::string name_of(const BlockKind& kind);
 
@@ -163,10 +167,5 @@ std::string name_of(const BlockKind& kind);
 inline bool is_llama_like(const Transformer& model) {
   return model.norm == Norm::rms && model.gated && !model.learned_positions;
 }
-
-/// Describes what distinguishes the model from transformers with equal blocks of ordinary attention and one
-/// MLP, whose matrices all have biases or none do; empty if nothing does. Only those can be measured by the
-/// kernels, exported, imported and widened.
-std::string beyond_plain_blocks(const Transformer& model);
 
 }  // namespace dtfm

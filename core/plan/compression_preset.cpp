@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/kind_table.hpp"
+#include "core/model/model_features.hpp"
 
 namespace dtfm {
 namespace {
@@ -65,7 +66,7 @@ CompressionEffect low_rank_effect(double rank, double value_bytes, const Model& 
     throw Error("",
                 "low-rank compression requires a model of kind transformer, whose matrices are known; use "
                 "`8-bit`, `4-bit` or `top-1%`");
-  if (const std::string beyond = beyond_plain_blocks(*transformer); !beyond.empty())
+  if (const std::string_view beyond = beyond_plain_blocks(*transformer); !beyond.empty())
     throw Error("",
                 fmt::format("low-rank compression does not support models with {}; use `8-bit`, `4-bit` or "
                             "`top-1%`",

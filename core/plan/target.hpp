@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/collectives/collective.hpp"
+#include "core/model/model_features.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/model/precision.hpp"
 #include "core/model/recomputation.hpp"
@@ -68,7 +69,10 @@ struct TargetTraits {
   Messaging messaging = Messaging::ahead;
   LayerCuts cuts = LayerCuts::nonempty;
   int min_stages = 1, min_interleaved_stages = 1;
-  bool transformers_only = true;
+  bool transformers_only = true;                // otherwise it trains all models whose modules the user gives
+  std::span<const ModelFeature> features = {};  // of transformers, which it builds
+  /// Why it cannot build a model that has only these features; empty if it can. May be null.
+  std::string_view (*model_obstacle)(const Transformer&) = nullptr;
   bool encoders = true;           // trains BERT
   bool llama_only = false;        // RMS norms, gated MLPs, rotary positions, no biases
   bool tied_pipelines = true;     // ties embeddings in pipelines of several stages, too

@@ -218,6 +218,20 @@ class Requirements {
   const Pipeline& first_;
 };
 
+/// What the target cannot build of the model; empty if it builds all or trains modules of the user.
+std::string_view unbuilt_part(const TargetTraits& target, const Transformer& model) {
+  if (!target.transformers_only) return "";
+  const std::string_view feature = unsupported_feature(model, target.features);
+  return feature.empty() && target.model_obstacle ? target.model_obstacle(model) : feature;
+}
+
+std::vector<std::string_view> targets_that_build(const Transformer& model) {
+  std::vector<std::string_view> names;
+  for (const TargetTraits& it : target_table())
+    if (unbuilt_part(it, model).empty()) names.push_back(it.name);
+  return names;
+}
+
 /// What distinguishes the model from Llama; empty if nothing does.
 std::string differences_from_llama(const Transformer& model) {
   std::vector<std::string_view> found;
@@ -249,11 +263,9 @@ void check_model(const TargetTraits& target, const Job& job) {
         fmt::format("the model is an encoder, but exports to {} train only decoders; use --to torchrun and "
                     "rank_table.json with your own program",
                     target.name));
-  if (const std::string beyond = beyond_plain_blocks(*transformer); !beyond.empty())
-    reject(fmt::format(
-        "the model has {}, which exports to {} do not write; use --to torchrun and rank_table.json "
-        "with your own program",
-        beyond, target.name));
+  if (const std::string_view lacking = unbuilt_part(target, *transformer); !lacking.empty())
+    reject(fmt::format("the model has {}, which exports to {} do not write; use --to {}", lacking,
+                       target.name, fmt::join(targets_that_build(*transformer), " or ")));
   if (const std::string differences = differences_from_llama(*transformer);
       target.llama_only && !differences.empty())
     reject(

@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/model/model_features.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/pytorch_program.hpp"
 #include "planner/export/runtime_files.hpp"
@@ -110,8 +111,12 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  if (std::holds_alternative<Transformer>(bundle.job.model)) return {};
-  return {"the model is a chain of layers: pass their modules to train.py with --model"};
+  const auto* model = std::get_if<Transformer>(&bundle.job.model);
+  if (model == nullptr)
+    return {"the model is a chain of layers: pass their modules to train.py with --model"};
+  if (const std::string_view beyond = beyond_plain_blocks(*model); !beyond.empty())
+    return {fmt::format("the model has {}: pass the modules of its layers to train.py with --model", beyond)};
+  return {};
 }
 
 }  // namespace

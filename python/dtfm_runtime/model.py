@@ -15,6 +15,9 @@ from torch import nn
 from .errors import UserError, computing
 
 MAX_SIZE, MAX_LAYERS = 1_000_000_000, 100_000  # of any size in a job
+# Keys of a job's `model` that Transformer has, or that do not change what is trained.
+PLAIN_KEYS = {"kind", "layers", "hidden", "heads", "sequence", "vocabulary", "kv_heads", "head_dim", "feed_forward", "positions",
+              "gated", "biases", "norm", "qk_norm", "tied", "attention", "attention_dropout", "encoder", "pooler"}
 
 
 def stable_seed(*numbers: int) -> int:
@@ -71,6 +74,11 @@ class Transformer:
             raise UserError(f"model.kind is {model.get('kind')!r}: give its layers with --model module:function")
         if flag("encoder", False):
             raise UserError("model.encoder is true: give the layers of an encoder with --model module:function")
+        beyond = [key for key in model if key not in PLAIN_KEYS]
+        beyond += ["biases"] * isinstance(model.get("biases"), list) + ["qk_norm"] * (model.get("qk_norm") == "all-heads")
+        if beyond:
+            raise UserError(f"model.{beyond[0]:.40} describes modules that are not built here: give the layers of the model with "
+                            "--model module:function")
         if model.get("norm", "layer") not in ("layer", "rms"):
             raise UserError(f"model.norm must be layer or rms, not {model['norm']!r}")
         hidden, heads, sequence = size("hidden"), size("heads"), size("sequence")

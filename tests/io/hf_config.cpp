@@ -7,6 +7,7 @@
 
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/model_reader.hpp"
+#include "core/model/model_features.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 

@@ -375,6 +375,17 @@ def test_sequence():
         expect_refusal(parse_program, document, UserError, "model.sequence must be a whole number from 1 to 1000000000")
 
 
+def test_modules_that_are_not_built():
+    """Models of other modules than those of plain transformers need layers of the user's own."""
+    from dtfm_runtime.errors import UserError
+    from dtfm_runtime.model import Transformer
+    Transformer.read(MODEL)
+    for key, value in (("experts", {"count": 4, "per_token": 2, "width": 8}), ("blocks", [{"mlp": "dense"}]), ("predicted_tokens", 1),
+                       ("norms", 4), ("final_norm", False), ("biases", ["qkv"]), ("qk_norm", "all-heads")):
+        expect_refusal(Transformer.read, {**MODEL, key: value}, UserError,
+                       f"model.{key} describes modules that are not built here: give the layers of the model with --model")
+
+
 def test_memory_of_programs():
     """Checking a program takes memory in proportion to the file, not to the numbers in it."""
     from dtfm_runtime.errors import UserError
@@ -441,6 +452,7 @@ def test_unreadable_programs(folder):
 def test():
     test_programs()
     test_sequence()
+    test_modules_that_are_not_built()
     test_memory_of_programs()
     for run in (test_unreadable_programs, test_numbers_of_400_digits, test_memory, test_start,
                 test_ranks_disagree, test_arguments, test_own_models, test_torchrun, test_checkpoints):
