@@ -66,6 +66,51 @@ constexpr std::array only_full = {Recomputation::full};
 constexpr std::array no_sharding = {OptimizerSharding::none};
 constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding::zero1};
 
+// core/models/gpt/gpt_layer_specs.py of megatron-core 0.16.1. Its gated delta nets and gates of attention are
+// experimental.
+constexpr std::array megatron_features = {ModelFeature::latent_attention, ModelFeature::experts,
+                                          ModelFeature::block_kinds,      ModelFeature::window,
+                                          ModelFeature::prediction,       ModelFeature::attention_sinks,
+                                          ModelFeature::qkv_biases};
+
+struct ModelObstacle {
+  std::string_view name;  // in "the model has …"
+  bool (*is_in)(const Transformer&);
+};
+
+bool has_window(const Transformer& model) {
+  return has_block(model, Mixer::window_attention);
+}
+
+/// Combinations of features that Megatron-LM lacks: docs/targets.md gives the sources.
+constexpr ModelObstacle megatron_obstacles[] = {
+    {"latent attention with biases",
+     [](const Transformer& it) { return it.latent.kv_rank > 0 && bias_pattern(it) != BiasPattern::none; }},
+    {"latent attention with windows",
+     [](const Transformer& it) { return it.latent.kv_rank > 0 && has_window(it); }},
+    {"latent attention with sinks",
+     [](const Transformer& it) { return it.latent.kv_rank > 0 && it.attention_sinks; }},
+    {"shared experts without biases among matrices with biases",
+     [](const Transformer& it) {
+       return has_block(it, Mlp::experts) && it.experts.shared_width > 0 &&
+              bias_pattern(it) == BiasPattern::all;
+     }},
+    {"multi-token prediction with tied embeddings",
+     [](const Transformer& it) { return it.predicted_tokens > 0 && it.tied; }},
+    {"multi-token prediction with learned positions",
+     [](const Transformer& it) { return it.predicted_tokens > 0 && it.learned_positions; }},
+    {"multi-token prediction with windows in some blocks",
+     [](const Transformer& it) {
+       return it.predicted_tokens > 0 && has_window(it) && has_block(it, Mixer::attention);
+     }},
+};
+
+std::string_view megatron_obstacle(const Transformer& model) {
+  for (const ModelObstacle& it : megatron_obstacles)
+    if (it.is_in(model)) return it.name;
+  return "";
+}
+
 /// 20 bytes per parameter in fp16, 18 in bf16 with fp32 gradients (docs/user-guide/features/
 /// dist_optimizer.md).
 Optimizer megatron_adam(Optimizer, Precision precision) {
@@ -141,6 +186,8 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .messaging = Messaging::megatron,
      .cuts = LayerCuts::any,
      .min_interleaved_stages = 2,
+     .features = megatron_features,
+     .model_obstacle = megatron_obstacle,
      .encoders = false,
      .flash_in_16_bits = true,
      .tensor_division = TensorDivision::widths,
@@ -286,14 +333,24 @@ std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tens
   if (model->heads % tensor != 0)
     return fmt::format("{} heads are not a multiple of tp={}", model->heads, tensor);
   if (target.tensor_division == TensorDivision::heads) return "";
-  const int kv_heads = kv_head_count(*model);
+  const int kv_heads = model->latent.kv_rank > 0 ? model->heads : kv_head_count(*model);
   const bool replicates = target.tensor_division == TensorDivision::widths;
   if (kv_heads % tensor != 0 && (!replicates || tensor % kv_heads != 0))
     return fmt::format("{} key-value heads are not a multiple{} of tp={}", kv_heads,
                        replicates ? " or divisor" : "", tensor);
-  if (const int width = mlp_width(*model); width % tensor != 0)
+  if (const int width = mlp_width(*model); has_block(*model, Mlp::dense) && width % tensor != 0)
     return fmt::format("feed_forward {} is not a multiple of tp={}", width, tensor);
-  if (target.sequence_parallel.value_or(job.parallelism.sequence_parallel) && model->sequence % tensor != 0)
+  const bool sequence_parallel = target.sequence_parallel.value_or(job.parallelism.sequence_parallel);
+  if (has_block(*model, Mlp::experts)) {
+    const Experts& experts = model->experts;
+    for (const int width : {experts.width, experts.shared_width})
+      if (width % tensor != 0)
+        return fmt::format("experts of width {} are not a multiple of tp={}", width, tensor);
+    if (experts.biases) return fmt::format("experts with biases cannot be divided by tp={}", tensor);
+    if (!sequence_parallel)
+      return fmt::format("experts with tp={} require `sequence_parallel: true`", tensor);
+  }
+  if (sequence_parallel && model->sequence % tensor != 0)
     return fmt::format("sequence {} is not a multiple of tp={}, as sequence_parallel requires",
                        model->sequence, tensor);
   return "";

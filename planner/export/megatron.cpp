@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/model/model_features.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
@@ -36,7 +37,8 @@ constexpr ExportedSettings exported = {{
     {Setting::gradient_sync, SettingForm::note, "`NCCL_ALGO=Ring`"},
     {Setting::optimizer_sharding, SettingForm::file, "`--use-distributed-optimizer`"},
     {Setting::overlap, SettingForm::file, "`--overlap-grad-reduce`"},
-    {Setting::tied_embedding_sync, SettingForm::file, "without `--untie-embeddings-and-output-weights`"},
+    {Setting::tied_embedding_sync, SettingForm::file,
+     "without `--untie-embeddings-and-output-weights`, or with `--mtp-num-layers`"},
     {Setting::iteration_barrier, SettingForm::built_in, "all ranks all-reduce the gradient norm"},
     {Setting::messages, SettingForm::built_in, "those of megatron-core"},
     {Setting::sequence_parallel, SettingForm::file, "`--sequence-parallel`"},
@@ -56,7 +58,12 @@ io::MegatronRun run_of(const ExportBundle& bundle) {
   return {bundle.job, tensor_degree(bundle), stage_count(bundle)};
 }
 
+const Transformer& model_of(const ExportBundle& bundle) {
+  return std::get<Transformer>(bundle.job.model);
+}
+
 /// The pipeline layout, such as Ettt|tt|ttL; with virtual stages: chunk 0 of each stage, then chunk 1, …
+/// Modules for multi-token prediction (m) are with the loss.
 std::string format_layout(const ExportBundle& bundle) {
   std::string layout = "E";
   const char* separator = "";
@@ -65,12 +72,14 @@ std::string format_layout(const ExportBundle& bundle) {
     layout.append(at(end - begin), 't');
     separator = "|";
   }
-  return layout + "L";
+  return layout.append(at(model_of(bundle).predicted_tokens), 'm') + "L";
 }
 
-/// A line of the list of arguments.
+/// A line of the list of arguments. Patterns of layers are quoted, because shells expand brackets.
 std::string argument_line(std::string_view name, std::string_view value) {
-  return value.empty() ? fmt::format("  {}\n", name) : fmt::format("  {} {}\n", name, value);
+  if (value.empty()) return fmt::format("  {}\n", name);
+  const char* quote = value.find('[') == value.npos ? "" : "\"";
+  return fmt::format("  {} {}{}{}\n", name, quote, value, quote);
 }
 
 /// Sizes. Importers require them to equal those of the job, but not the values of other flags.
@@ -88,6 +97,9 @@ std::string first_run_flags(const Transformer& model) {
   flags += argument_line("--hidden-dropout", is_llama ? "0.0" : "0.1");
   flags += argument_line("--norm-epsilon", "1e-5");
   if (!model.learned_positions) flags += argument_line("--rotary-base", "500000");
+  if (model.latent.kv_rank > 0) flags += argument_line("--rotary-scaling-factor", "1.0");
+  if (has_block(model, Mlp::experts)) flags += argument_line("--moe-aux-loss-coeff", "1e-2");
+  if (!model.gated && bias_pattern(model) != BiasPattern::all) flags += "  --no-bias-gelu-fusion\n";
   flags += "  --mock-data\n  --tokenizer-type NullTokenizer\n";
   flags += argument_line("--vocab-size", fmt::format("{}", std::max(1, model.vocabulary - 1)));
   return flags +
@@ -97,14 +109,14 @@ std::string first_run_flags(const Transformer& model) {
 
 ExportFiles files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
-  const auto& model = std::get<Transformer>(bundle.job.model);
+  const Transformer& model = model_of(bundle);
   std::string text = fmt::format(
       "# shellcheck shell=bash disable=SC2034\n"
       "# Arguments of Megatron-LM (megatron-core 0.16 or later). Source this file; ranks are {}.\n"
       "{}MEGATRON_ARGS=(\n"
       "  --tensor-model-parallel-size {}\n"
       "  --pipeline-model-parallel-size {}\n"
-      "  --context-parallel-size 1\n"
+      "  --context-parallel-size 1\n{}"
       "  --num-layers {}\n"
       "  --pipeline-model-parallel-layout \"{}\"\n"
       "  --micro-batch-size {}\n"
@@ -112,8 +124,9 @@ ExportFiles files(const ExportBundle& bundle) {
       rank_order_name(bundle.order),
       tensor_degree(bundle) > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1  # required before Blackwell GPUs\n"
                                 : "",
-      tensor_degree(bundle), stage_count(bundle), layer_count(bundle.job.model), format_layout(bundle),
-      bundle.job.execution.micro_batch, training.global_batch);
+      tensor_degree(bundle), stage_count(bundle),
+      has_block(model, Mlp::experts) ? "  --expert-model-parallel-size 1\n" : "", model.layers,
+      format_layout(bundle), bundle.job.execution.micro_batch, training.global_batch);
   if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
   text += size_flags(model);
   for (const auto& [name, value] : io::megatron_arguments(run_of(bundle))) text += argument_line(name, value);
@@ -164,7 +177,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  const auto& model = std::get<Transformer>(bundle.job.model);
+  const Transformer& model = model_of(bundle);
+  const bool has_experts = has_block(model, Mlp::experts);
   const int tensor = tensor_degree(bundle), divisor = 128 * tensor;
   std::vector<std::string> notes = {
       "the export trains on generated tokens without a tokenizer: to train on text, replace --mock-data and "
@@ -177,9 +191,25 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
       "megatron.sh"};
   if (!model.learned_positions) notes.emplace_back("--rotary-base in megatron.sh is 500000, as in Llama 3");
   if (!is_llama_like(model)) notes.emplace_back("--hidden-dropout in megatron.sh is 0.1, as in GPT-2");
-  notes.emplace_back(
-      "without Transformer Engine, append --transformer-impl local --no-rope-fusion "
-      "--no-persist-layer-norm --no-gradient-accumulation-fusion --no-masked-softmax-fusion");
+  if (model.latent.kv_rank > 0)
+    notes.emplace_back("latent attention requires Transformer Engine");
+  else
+    notes.push_back(
+        fmt::format("without Transformer Engine, append --transformer-impl local --no-rope-fusion "
+                    "--no-persist-layer-norm --no-gradient-accumulation-fusion --no-masked-softmax-fusion{}",
+                    has_experts ? ", and remove --moe-grouped-gemm" : ""));
+  if (has_experts)
+    notes.emplace_back(
+        "the router in megatron.sh chooses experts by softmax, and --moe-aux-loss-coeff 1e-2 balances them; "
+        "DeepSeek-V3 has --moe-router-score-function sigmoid and --moe-router-enable-expert-bias instead, "
+        "and groups of experts, on which plans do not depend");
+  if (model.latent.kv_rank > 0)
+    notes.emplace_back(
+        "--rotary-scaling-factor in megatron.sh is 1: positions are rotary without the extension to longer "
+        "sequences (YaRN) that latent attention has in Megatron-LM");
+  if (model.predicted_tokens > 0)
+    notes.emplace_back(
+        "the losses of multi-token prediction have Megatron-LM's weight 0.1 (--mtp-loss-scaling-factor)");
   if (model.kv_heads > 0 && model.kv_heads < tensor)
     notes.push_back(
         fmt::format("{} key-value heads are replicated on {} GPUs, which requires megatron-core "

@@ -297,6 +297,81 @@ TEST_CASE("models that a target does not train are rejected with what they have"
   CHECK(error(Target::torchtitan, [](Job& it) { it.training.precision = Precision::fp32; }) == "no error");
 }
 
+TEST_CASE("a model is rejected with the first feature that its target does not build") {
+  const auto error = [](Target target, const auto& change) {
+    Job job = llama_job();
+    change(model_of(job));
+    return error_message([&] { check_model(traits(target), job); });
+  };
+  const auto experts = [](Transformer& it) { it.experts = {.count = 8, .per_token = 2, .width = 64}; };
+  const auto qkv_biases = [](Transformer& it) { it.biases.qkv = true; };
+  for (const Target target :
+       {Target::torchtitan, Target::deepspeed, Target::pytorch_pipelining, Target::dtfm}) {
+    CHECK(error(target, experts) ==
+          fmt::format(
+              "{0}: the model has experts, which exports to {0} do not write; use --to pytorch or megatron",
+              name_of(target)));
+    CHECK_THAT(error(target, qkv_biases),
+               contains("the model has biases of queries, keys and values only, which"));
+  }
+  for (const Target target : {Target::pytorch, Target::megatron}) {
+    CHECK(error(target, experts) == "no error");
+    CHECK(error(target, qkv_biases) == "no error");
+  }
+  const auto four_norms = [](Transformer& it) { it.norms = 4; };
+  CHECK(error(Target::pytorch, four_norms) == "no error");
+  CHECK(error(Target::megatron, four_norms) ==
+        "megatron: the model has other than two norms per block, which exports to megatron do not write; use "
+        "--to pytorch");
+  const auto predicting = [](const auto& change) {
+    return [=](Transformer& it) {
+      it.predicted_tokens = 1;
+      change(it);
+    };
+  };
+  CHECK(error(Target::megatron, predicting([](Transformer&) {})) == "no error");
+  CHECK_THAT(error(Target::megatron, predicting([](Transformer& it) { it.tied = true; })),
+             contains("the model has multi-token prediction with tied embeddings, which"));
+  CHECK_THAT(error(Target::megatron, predicting([](Transformer& it) { it.learned_positions = true; })),
+             contains("the model has multi-token prediction with learned positions, which"));
+  CHECK_THAT(error(Target::megatron, predicting([](Transformer& it) {
+                     it.window = 128;
+                     it.blocks.assign(8, {Mixer::window_attention, Mlp::dense});
+                     it.blocks[3].mixer = Mixer::attention;
+                   })),
+             contains("the model has multi-token prediction with windows in some blocks, which"));
+  CHECK_THAT(error(Target::megatron,
+                   [](Transformer& it) {
+                     it.latent = {.kv_rank = 64, .nope_dim = 32, .rope_dim = 16, .value_dim = 32};
+                     it.biases = {};
+                   }),
+             contains("the model has latent attention with biases, which"));
+}
+
+// 8 experts of width 96, one that all tokens visit of width 48; sequence 512, 16 heads.
+TEST_CASE("experts are divided among tensor-parallel devices only with sequence parallelism") {
+  const auto obstacle = [](int tensor, const auto& change) {
+    Job job = llama_job();
+    model_of(job).experts = {.count = 8, .per_token = 2, .width = 96, .shared_width = 48};
+    model_of(job).feed_forward = 3001;  // no block has it
+    change(job);
+    return tensor_obstacle(traits(Target::megatron), job, tensor);
+  };
+  CHECK(obstacle(4, [](Job&) {}).empty());
+  CHECK(obstacle(4, [](Job& job) { model_of(job).experts.shared_width = 50; }) ==
+        "experts of width 50 are not a multiple of tp=4");
+  CHECK(obstacle(4, [](Job& job) { model_of(job).experts.biases = true; }) ==
+        "experts with biases cannot be divided by tp=4");
+  CHECK(obstacle(4, [](Job& job) { job.parallelism.sequence_parallel = false; }) ==
+        "experts with tp=4 require `sequence_parallel: true`");
+  CHECK(obstacle(1, [](Job& job) { job.parallelism.sequence_parallel = false; }).empty());
+  // Latent attention has as many key-value heads as heads.
+  CHECK(obstacle(16, [](Job& job) {
+          model_of(job).kv_heads = 3;
+          model_of(job).latent.kv_rank = 64;
+        }).empty());
+}
+
 // 16 heads, 8 key-value heads, MLP width 2816 = 2⁸ · 11, sequence 512.
 TEST_CASE("a target divides among tensor-parallel devices what it can") {
   const auto obstacle = [](Target target, int tensor, const auto& change) {

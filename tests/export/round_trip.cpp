@@ -95,6 +95,55 @@ TEST_CASE("one agent per machine works with addresses that differ from the machi
   }
 }
 
+/// Experts, latent attention, windows and the like in any combination that Megatron-LM builds.
+Transformer arbitrary_model(Rng& rng, int layers) {
+  const auto below = [&](int bound) {
+    return static_cast<int>(rng.below(static_cast<std::uint32_t>(bound)));
+  };
+  Transformer model = llama_of(layers);
+  if (below(2) == 0) {
+    model.latent = {.kv_rank = 1 << below(10),
+                    .query_rank = 64 * below(3),
+                    .nope_dim = 32,
+                    .rope_dim = 16 << below(3),
+                    .value_dim = 32};
+  } else {
+    model.biases.qkv = below(2) == 0;
+    model.head_dim = 32 * below(5);
+    model.qk_norm = below(2) == 0 ? QkNorm::head : QkNorm::none;
+    model.window = 64 * below(2);
+    model.attention_sinks = below(2) == 0;
+  }
+  if (below(3) > 0)
+    model.experts = {.count = 8 << below(3),
+                     .per_token = 1 + below(4),
+                     .width = 64,
+                     .shared_width = 64 * below(3),
+                     .shared_gate = below(2) == 0};
+  if (below(2) == 0)
+    for (int layer = 0; layer < layers; ++layer)
+      model.blocks.push_back({model.window > 0 && below(2) == 0 ? Mixer::window_attention : Mixer::attention,
+                              model.experts.count > 0 && below(2) == 0 ? Mlp::experts : Mlp::dense});
+  if (model.blocks.empty() || model.window == 0) model.predicted_tokens = below(3);
+  model.flash_attention = below(2) == 0;
+  return model;
+}
+
+TEST_CASE("any model that Megatron builds reads back from its flags") {
+  const Exporter* target = &find_exporter("megatron");
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 5);
+    ExportBundle bundle = arbitrary_bundle(rng, {true, 2}, RankOrder(rng.below(2)));
+    bundle.job.training.precision = Precision::bf16;
+    bundle.job.model = arbitrary_model(rng, 24);
+    bundle = run_on_trainer(std::move(bundle), {&target, 1});
+    const ExportFiles files =
+        export_files(bundle, {&target, 1});  // asserts that no flag differs from the job
+    CHECK(target->read_back(files, bundle).rows == rank_rows(bundle));
+  }
+}
+
 TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron's flags") {
   const Exporter* target = &find_exporter("megatron");
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {

@@ -75,6 +75,59 @@ TEST_CASE("Megatron gets its documented flags") {
   CHECK(has(file("megatron", "megatron.sh", RankOrder::pipeline_major), "\n  --use-tp-pp-dp-mapping\n"));
 }
 
+TEST_CASE("Megatron gets the flags of latent attention and experts and predictions") {
+  std::string plan = example_for("torchtitan");
+  const std::string_view tied = "\"tied\": false";
+  plan.replace(plan.find(tied), tied.size(), R"("tied": false, "predicted_tokens": 2,
+    "latent_attention": {"kv_rank": 512, "query_rank": 1536, "nope_dim": 128, "rope_dim": 64, "value_dim": 128},
+    "experts": {"count": 64, "per_token": 6, "width": 1408, "shared_width": 2816, "shared_gate": true},
+    "blocks": [{"mlp": "dense"}, {"mlp": "experts", "repeat": 6}])");
+  const std::string flags = file_text(make_export_files(plan, {"megatron"}), "megatron.sh");
+  CHECK(has(flags, "\n  --expert-model-parallel-size 1\n"));
+  CHECK(has(flags, "\n  --pipeline-model-parallel-layout \"Ettt|tt|ttmmL\"\n"));
+  CHECK(has(flags, R"(
+  --attention-backend auto
+  --attention-dropout 0.0
+  --multi-latent-attention
+  --q-lora-rank 1536
+  --kv-lora-rank 512
+  --qk-head-dim 128
+  --qk-pos-emb-head-dim 64
+  --v-head-dim 128
+  --mtp-num-layers 2
+  --num-experts 64
+  --moe-layer-freq "[0]+[1]*6"
+  --moe-router-topk 6
+  --moe-router-dtype fp32
+  --moe-ffn-hidden-size 1408
+  --moe-shared-expert-intermediate-size 2816
+  --moe-shared-expert-gate
+  --moe-grouped-gemm
+  --moe-token-dispatcher-type alltoall
+)"));
+  CHECK_FALSE(has(flags, "--group-query-attention"));
+  const std::string plain = file("megatron", "megatron.sh");
+  for (const char* text : {"expert", "moe", "mtp", "latent", "window", "--add-qkv-bias"})
+    CHECK_FALSE(has(plain, text));
+}
+
+TEST_CASE("Megatron gets windows and sinks and biases of some matrices") {
+  std::string plan = example_for("torchtitan");
+  const std::string_view biases = "\"biases\": false";
+  plan.replace(plan.find(biases), biases.size(), R"("biases": ["qkv"], "window": 128, "attention_sinks": true,
+    "blocks": [{"mixer": "window-attention", "repeat": 3}, {"repeat": 4}])");
+  const std::string flags = file_text(make_export_files(plan, {"megatron"}), "megatron.sh");
+  CHECK(has(flags, "\n  --disable-bias-linear\n  --add-qkv-bias\n"));
+  CHECK(has(flags,
+            "\n  --softmax-type learnable\n  --window-size 127,0\n  --window-attn-skip-freq "
+            "\"[1]*3+[0]*4\"\n"));
+  // The runtime takes the modules from the user, and the README says so.
+  const std::string notes = file_text(make_export_files(plan, {"pytorch"}), "README.md");
+  CHECK(
+      has(notes,
+          "the model has blocks of several kinds: pass the modules of its layers to train.py with --model"));
+}
+
 TEST_CASE("Megatron gets the sequence parallelism of the job with tensor parallelism") {
   const auto flags = [](const std::string& parallelism) {
     std::string plan = worked_example.substr(0, worked_example.find("\"pipelines\""));

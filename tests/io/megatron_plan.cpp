@@ -11,6 +11,7 @@
 #include "core/base/index.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "core/io/importers/megatron_layout.hpp"
+#include "core/io/importers/megatron_pattern.hpp"
 #include "core/io/readers/rank_file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -86,7 +87,7 @@ std::string error_in_ranks(const std::string& text) {
   return error_message([&] { ranks_in(text); });
 }
 
-std::optional<std::vector<int>> layout(const std::string& text) {
+std::optional<PipelineLayout> layout(const std::string& text) {
   InputErrors errors;
   auto layers = parse_layout(text, "flags:1:1", errors);
   errors.throw_if_any();
@@ -231,6 +232,10 @@ TEST_CASE("all wrong flags and contradictions to the job or each other are repor
         "size 3\n"
         "flags: 8 layers cannot be split evenly over 3 pipeline stages; give a layout "
         "(--pipeline-model-parallel-layout)");
+  CHECK(error_in("--tensor-model-parallel-size 1 --expert-tensor-parallel-size 2") ==
+        "flags:1:62: --expert-tensor-parallel-size 2: plans divide experts as all layers; expected 1");
+  CHECK(error_in("--pipeline-model-parallel-layout E(t*8)mL") ==
+        "flags:1:34: the layout has 1 modules for multi-token prediction (m), the job has 0");
   CHECK(error_in("--context-parallel-size 2")
             .starts_with("flags:1:25: --context-parallel-size 2: plans support only"));
   CHECK(error_in("--pipeline-model-parallel-size 1", "a\nb\nc\nd\na\n") ==
@@ -277,20 +282,26 @@ TEST_CASE("first and last stages cannot have more layers than the model") {
 }
 
 TEST_CASE("a layout is parsed as by Megatron") {
-  CHECK(layout("Ettt|tt|ttL") == Counts{3, 2, 2});
-  CHECK(layout("Et*3|(tt|)*4,L") == Counts{3, 2, 2, 2, 2, 0});
-  CHECK(layout("E|((t|)*2t|)*2L") == Counts{0, 1, 1, 1, 1, 1, 1, 0});
-  CHECK(layout("EL") == Counts{0});
+  const auto layers = [](const std::string& text) { return layout(text)->layers; };
+  CHECK(layers("Ettt|tt|ttL") == Counts{3, 2, 2});
+  CHECK(layers("Et*3|(tt|)*4,L") == Counts{3, 2, 2, 2, 2, 0});
+  CHECK(layers("E|((t|)*2t|)*2L") == Counts{0, 1, 1, 1, 1, 1, 1, 0});
+  CHECK(layers("EL") == Counts{0});
+  CHECK(layout("Et|tmmL") == PipelineLayout{{1, 1}, 2});
+  CHECK(layout("Et*3|(tt|)*2,m|L") == PipelineLayout{{3, 2, 2, 0, 0}, 1});  // as DeepSeek-V3's
   CHECK(error_in_layout("") == "flags:1:1: expected one E, the embedding, at the beginning of the layout");
   CHECK(error_in_layout("tE|tL") ==
         "flags:1:1: expected one E, the embedding, at the beginning of the layout");
   CHECK(error_in_layout("EEtL") ==
         "flags:1:1: expected one E, the embedding, at the beginning of the layout");
   CHECK(error_in_layout("Et|Lt") == "flags:1:1: expected one L, the loss, at the end of the layout");
-  CHECK(error_in_layout("Et|mL") ==
-        "flags:1:1: the layout has `m`, but plans do not support multi-token prediction");
+  CHECK(error_in_layout("Et|mtL") ==
+        "flags:1:1: expected m, a module for multi-token prediction, after all layers (t) of the layout");
+  CHECK(error_in_layout("Et|tm|mL") ==
+        "flags:1:1: the modules for multi-token prediction (m) of the layout must be in one stage");
+  CHECK(error_in_layout("Et|tLm") == "flags:1:1: expected one L, the loss, at the end of the layout");
   CHECK(error_in_layout("Et x").find(
-            "flags:1:1: unexpected ` ` at character 3 of the layout: expected E, t, L, |") == 0);
+            "flags:1:1: unexpected ` ` at character 3 of the layout: expected E, t, m, L, |") == 0);
   CHECK(error_in_layout("Et)L") ==
         "flags:1:1: unexpected `)` at character 3 of the layout: no group is open here");
   CHECK(error_in_layout("E(tL") == "flags:1:1: the layout has an unclosed `(`");
@@ -303,6 +314,28 @@ TEST_CASE("a layout is parsed as by Megatron") {
         "flags:1:1: the layout has more than 1000000 layers and stages");
   CHECK(error_in_layout(std::string(100000, '(')) ==
         "flags:1:1: the layout has more than 32 nested parentheses");
+}
+
+TEST_CASE("a pattern of layers is read as by Megatron") {
+  const auto pattern = [](const std::string& text) {
+    const auto layers = parse_pattern(text);
+    std::string found;
+    for (const bool it : layers.value_or(LayerPattern())) found += it ? '1' : '0';
+    return layers ? found : "none";
+  };
+  CHECK(pattern("[0]*3+[1]*5") == "00011111");
+  CHECK(pattern("([0]*3+[1]*5)") == "00011111");
+  CHECK(pattern("[1,0]*3") == "101010");
+  CHECK(pattern("([0]+[1]*2)*2*1+[0]") == "0110110");
+  CHECK(pattern("[1]*0") == "");
+  for (const char* text : {"", "1", "[2]", "[1", "[1]*", "[1]+", "[1]*99999999", "([1]*60000)*2", "[1]x",
+                           "[]", "[1]*-1", "__import__('os')"})
+    CHECK(pattern(text) == "none");
+  CHECK(pattern(std::string(100, '(')) == "none");
+  CHECK(format_pattern({false, false, true}) == "[0,0,1]");
+  CHECK(format_pattern({false, false, false, true}) == "[0]*3+[1]");
+  CHECK(format_pattern(LayerPattern(4, true)) == "[1]*4");
+  CHECK(format_pattern({true, false, true, false, true, false}) == "[1,0]*3");
 }
 
 TEST_CASE("ranks are read in the formats of Open MPI and Slurm and hostfiles") {
@@ -418,6 +451,85 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
       notes_of(same + "--recompute-granularity full --recompute-method block --recompute-num-layers 1") ==
       Notes{"--recompute-method block is among the flags, but the plan assumes recompute: full, as job small "
             "says"});
+}
+
+TEST_CASE("flags of experts and latent attention and windows are compared with the job") {
+  using Notes = std::vector<std::string>;
+  Job job = job_of(4);
+  job.training.precision = Precision::bf16;
+  job.training.optimizer = Optimizer::adam_18;
+  auto& model = std::get<Transformer>(job.model);
+  model.learned_positions = model.tied = false;
+  const std::string common =
+      "--bf16 --position-embedding-type rope --untie-embeddings-and-output-weights --attention-backend "
+      "unfused "
+      "--pipeline-model-parallel-size 4 ";
+  const auto notes_of = [&](const std::string& more) {
+    Notes notes;
+    plan_of(common + more, eight, job, &notes);
+    std::erase_if(notes, [](const std::string& note) { return note.starts_with("ranks names hosts"); });
+    return notes;
+  };
+  CHECK(notes_of("--num-experts 8 --moe-router-topk 3") ==
+        Notes{"--num-experts 8 is among the flags, but the plan assumes a dense model, as job small says"});
+  CHECK(notes_of("--moe-router-topk 3").empty());  // without experts
+
+  model.experts = {.count = 8, .per_token = 2, .width = 16, .biases = true, .router_bias = true};
+  model.blocks.assign(4, {Mixer::attention, Mlp::experts});
+  model.blocks[0].mlp = model.blocks[2].mlp = Mlp::dense;
+  const std::string experts =
+      "--num-experts 8 --moe-ffn-hidden-size 16 --moe-router-dtype fp32 --moe-grouped-gemm "
+      "--moe-token-dispatcher-type alltoall ";
+  CHECK(notes_of(experts + "--moe-layer-freq '([0]+[1])*2'").empty());
+  CHECK(notes_of(experts + "--moe-layer-freq 2 --moe-router-topk 1 --moe-expert-capacity-factor 1.5") ==
+        Notes{"--moe-layer-freq 2 is among the flags, but the plan assumes experts in layers [0,1]*2, as job "
+              "small says",
+              "--moe-router-topk 1 is among the flags, but the plan assumes experts.per_token: 2, as job "
+              "small says",
+              "--moe-expert-capacity-factor 1.5 is among the flags, but the plan assumes experts that drop "
+              "no token, as job small says"});
+  CHECK(
+      notes_of("") ==
+      Notes{
+          "--num-experts is not among the flags, but the plan assumes experts.count: 8, as job small says"});
+
+  model = Transformer{4, 8, 2, 16, 100};
+  model.learned_positions = model.tied = false;
+  model.biases = {true, false, false, false};
+  model.window = 5;
+  model.blocks.assign(4, {Mixer::window_attention, Mlp::dense});
+  model.blocks[1].mixer = model.blocks[3].mixer = Mixer::attention;
+  const std::string biases = "--disable-bias-linear --add-qkv-bias ";
+  for (const char* freq : {"2", "[1,0,1,0]"})
+    CHECK(notes_of(biases + "--window-size (4,0) --window-attn-skip-freq " + freq).empty());
+  const auto blocks = model.blocks;
+  model.blocks.clear();
+  for (const char* freq : {"", "--window-attn-skip-freq [1]*4"})
+    CHECK(notes_of(biases + "--window-size 4,0 " + freq).empty());
+  model.blocks = blocks;
+  CHECK(notes_of("--disable-bias-linear --window-size 5,0") ==
+        Notes{"--add-qkv-bias is not among the flags, but the plan assumes biases: [qkv], as job small says",
+              "--window-size 5,0 is among the flags, but the plan assumes window: 5, as job small says",
+              "--window-attn-skip-freq is not among the flags ([1]*4 by default), but the plan assumes "
+              "windows in layers "
+              "[1,0]*2, as job small says"});
+
+  model = Transformer{4, 8, 2, 16, 100};
+  model.learned_positions = model.tied = false;
+  model.biases = no_biases;
+  model.latent = {.kv_rank = 32, .query_rank = 6, .nope_dim = 4, .rope_dim = 2, .value_dim = 3};
+  model.predicted_tokens = 1;
+  const std::string latent =
+      "--disable-bias-linear --multi-latent-attention --qk-layernorm --qk-head-dim 4 --qk-pos-emb-head-dim "
+      "2 ";
+  CHECK(notes_of(latent + "--q-lora-rank 6 --v-head-dim 3 --mtp-num-layers 1 --kv-channels 128").empty());
+  CHECK(notes_of(latent + "--v-head-dim 5") ==
+        Notes{"--q-lora-rank is not among the flags, but the plan assumes latent_attention.query_rank: 6, as "
+              "job small says",
+              "--v-head-dim 5 is among the flags, but the plan assumes latent_attention.value_dim: 3, as job "
+              "small says",
+              "--mtp-num-layers is not among the flags, but the plan assumes predicted_tokens: 1, as job "
+              "small says"});
 }
 
 TEST_CASE("a note says that flags and job differ in optimizer sharding") {

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Megatron-LM's flags, its rules, and megatron-core's own objects accept every exported script, and hold the plan's
-settings. (megatron.training, which parses the flags, is not on PyPI: a list of its flags takes its place.)
+settings; models that megatron-core builds of them have the parameters of the plan. (megatron.training, which parses
+the flags, is not on PyPI: a list of its flags takes its place.)
 
 usage: accept_megatron.py DTFM_PLAN DTFM_EXPORT
 """
 
 import dataclasses
 import json
+import os
 import re
 import shlex
 import shutil
@@ -42,8 +44,47 @@ MODELS = [
     "preset: llama-3-8b, sequence: 4096",
     "preset: gpt-neo-2.7b, sequence: 1024",
 ]
+TINY = (
+    "kind: transformer, layers: 4, hidden: 64, heads: 8, sequence: 128, vocabulary: 1000, feed_forward: 96, gated: true, "
+    "norm: rms, positions: rotary, attention: flash, tied: false, "
+)
+LATENT = "latent_attention: {kv_rank: 24, query_rank: 40, nope_dim: 16, rope_dim: 8, value_dim: 12}"
+DENSE_FIRST = "blocks: [{mlp: dense}, {mlp: experts, repeat: 3}]"
+# Models of today, so small that megatron-core builds them on a CPU.
+TODAY = {
+    "Mixtral": TINY + "biases: false, kv_heads: 4, experts: {count: 8, per_token: 2, width: 96}",
+    "Qwen3-MoE": TINY + "biases: false, kv_heads: 4, head_dim: 16, qk_norm: true, experts: {count: 16, per_token: 4, width: 32}",
+    "Qwen2-MoE": TINY + "biases: [qkv], experts: {count: 6, per_token: 4, width: 32, shared_width: 96, shared_gate: true}",
+    "Switch": TINY + "biases: false, experts: {count: 4, per_token: 1, width: 64}, "
+    "blocks: [{mlp: dense}, {mlp: experts}, {mlp: dense}, {mlp: experts}]",
+    "DeepSeek-V2-Lite": TINY + "biases: false, experts: {count: 8, per_token: 3, width: 32, shared_width: 64}, "
+    + LATENT.replace("query_rank: 40, ", "") + ", " + DENSE_FIRST,
+    "DeepSeek-V3": TINY + "biases: false, experts: {count: 16, per_token: 4, width: 32, shared_width: 32}, "
+    + LATENT + ", " + DENSE_FIRST + ", predicted_tokens: 1",
+    "two predictions": TINY + "biases: false, predicted_tokens: 2",
+    "latent attention of GPT": TINY.replace("flash", "eager") + "biases: false, qk_norm: true, " + LATENT,
+    "gpt-oss": TINY + "biases: [qkv, output], kv_heads: 2, head_dim: 16, attention_sinks: true, window: 32, "
+    "experts: {count: 8, per_token: 2, width: 64, biases: true, router_bias: true}, "
+    "blocks: [{mixer: window-attention, mlp: experts}, {mlp: experts}, {mixer: window-attention, mlp: experts}, {mlp: experts}]",
+    "Mistral": TINY + "biases: false, window: 64",
+    "Qwen2.5": TINY.replace("tied: false", "tied: true") + "biases: [qkv], kv_heads: 2",
+    "Qwen3": TINY + "biases: false, kv_heads: 2, head_dim: 32, qk_norm: true",
+    "GPT without biases": "kind: transformer, layers: 2, hidden: 64, heads: 8, sequence: 128, vocabulary: 1000, biases: false",
+    "GPT": "kind: transformer, layers: 2, hidden: 64, heads: 8, sequence: 128, vocabulary: 1000, qk_norm: true",
+}  # fmt: skip
+# What Megatron-LM cannot build, and a part of the error.
+REFUSED = {
+    "embedding_norm: true": "a norm after the embedding",
+    "norms: 4": "other than two norms per block",
+    "biases: [qkv, output]": "biases of some matrices only",
+    "qk_norm: all-heads": "norms of the queries and keys of all heads",
+    "predicted_tokens: 1, tied: true": "multi-token prediction with tied embeddings",
+    "attention_gate: true, biases: false": "gated attention",
+    "biases: true, experts: {count: 8, per_token: 2, width: 32, shared_width: 32, biases: true, router_bias: true}":
+        "shared experts without biases",
+}  # fmt: skip
 GRID = {
-    "model": MODELS,
+    "model": MODELS + [text for name, text in TODAY.items() if not name.startswith("GPT")],
     "cluster": list(exported_plans.CLUSTERS),
     "global_batch": [8, 16, 24, 48],
     "micro_batch": [1, 2, "auto"],
@@ -71,6 +112,15 @@ def read_script(text):
     end = words.index(")", begin)
     exported = dict(word.split("=", 1) for word in words[: begin - 2] if word != "export")
     return words[begin:end], exported
+
+
+def pattern(text):
+    """A number, or a list of which layers have a property (moe_freq_type)."""
+    if text is None or "[" not in str(text):
+        return int(text or 1)
+    if not re.fullmatch(r"[][,0-9()+*]+", text):
+        raise ValueError(text)
+    return eval(text)
 
 
 class Flags:
@@ -116,6 +166,7 @@ def derive(a, exported, world):
     d.V = len(d.layout) / d.P
     d.M = a.global_batch_size / (a.micro_batch_size * d.D)
     d.kv = a.num_query_groups if a.group_query_attention else a.num_attention_heads
+    d.experts = a.num_experts or 0
     d.ffn = a.ffn_hidden_size or (int(8 * a.hidden_size / 3 / 64) * 64 if a.swiglu else 4 * a.hidden_size)
     d.sequence_parallel = a.sequence_parallel and d.T > 1
     d.overlap_p2p = a.overlap_p2p_comm and d.V > 1
@@ -137,7 +188,15 @@ RULES = [
     ("sequence parallelism only with T > 1 (MPC)", lambda a, d: not a.sequence_parallel or d.T > 1),
     ("sequence is a multiple of T with sequence parallelism (first step)", lambda a, d: not d.sequence_parallel or a.seq_length % d.T == 0),
     ("stages of the layout are a multiple of P (VA)", lambda a, d: len(d.layout) % d.P == 0),
-    ("the layout is E, layers, L", lambda a, d: re.fullmatch("Et*L", "".join(d.layout))),
+    ("the layout is E, layers, predictions, L", lambda a, d: re.fullmatch("Et*m*L", "".join(d.layout))),
+    ("predictions are in the stage of the loss", lambda a, d: d.layout[-1].count("m") == (a.mtp_num_layers or 0)),
+    ("predictions with rotary positions (assumed)", lambda a, d: not a.mtp_num_layers or a.position_embedding_type == "rope"),
+    ("experts are divided as all layers", lambda a, d: a.expert_model_parallel_size == 1 and a.expert_tensor_parallel_size is None),
+    ("experts with T > 1 have sequence parallelism (MoELayer)", lambda a, d: not d.experts or d.T == 1 or d.sequence_parallel),
+    ("widths of experts are multiples of T", lambda a, d: not d.experts or (a.moe_ffn_hidden_size or d.ffn) % d.T == (a.moe_shared_expert_intermediate_size or 0) % d.T == 0),
+    ("biases of experts with T = 1 (TC)", lambda a, d: not d.experts or not a.add_bias_linear or d.T == 1),
+    ("no groups of queries with latent attention (assumed)", lambda a, d: not (a.multi_latent_attention and a.group_query_attention)),
+    ("FlashAttention-2 without latent attention and sinks (Transformer Engine)", lambda a, d: a.attention_backend != "flash" or not a.multi_latent_attention and a.softmax_type == "vanilla"),
     ("the layout has all layers", lambda a, d: "".join(d.layout).count("t") == a.num_layers),
     ("virtual stages need P > 1 (VA)", lambda a, d: d.V == 1 or d.P > 1),
     ("two interleaved stages need overlapped sends (VA)", lambda a, d: d.V == 1 or d.P > 2 or a.overlap_p2p_comm),
@@ -160,13 +219,17 @@ RULES = [
 
 
 # ---- megatron-core's objects ----
-def core_objects(a, given, d):
-    """TransformerConfig (with its PipelineParallelLayerLayout), OptimizerConfig, DistributedDataParallelConfig."""
+LATENT_FLAGS = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_scaling_factor")
+
+
+def core_objects(a, given, d, **more):
+    """TransformerConfig (with its PipelineParallelLayerLayout), OptimizerConfig, DistributedDataParallelConfig. `more`
+    are fields of the first."""
     import torch
     from megatron.core.distributed import DistributedDataParallelConfig
     from megatron.core.optimizer import OptimizerConfig
     from megatron.core.transformer.enums import AttnBackend
-    from megatron.core.transformer.transformer_config import TransformerConfig
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
     dtype = torch.float16 if a.fp16 else torch.bfloat16 if a.bf16 else torch.float32
 
@@ -174,15 +237,83 @@ def core_objects(a, given, d):
         names = {field.name for field in dataclasses.fields(kind)}
         return kind(**{**{name: value for name, value in given.items() if name in names}, **derived})
 
+    latent = {key: getattr(a, key) for key in LATENT_FLAGS} if a.multi_latent_attention else {}
     transformer = make(
-        TransformerConfig, params_dtype=dtype, pipeline_dtype=dtype, bf16=a.bf16, fp16=a.fp16, ffn_hidden_size=d.ffn,
+        MLATransformerConfig if a.multi_latent_attention else TransformerConfig, params_dtype=dtype, pipeline_dtype=dtype, bf16=a.bf16, fp16=a.fp16, ffn_hidden_size=d.ffn,
         num_query_groups=d.kv, sequence_parallel=d.sequence_parallel, overlap_p2p_comm=d.overlap_p2p,
         batch_p2p_comm=not d.overlap_p2p, gated_linear_unit=bool(a.swiglu), deallocate_pipeline_outputs=True,
-        attention_backend=AttnBackend[a.attention_backend],
-        apply_rope_fusion=False)  # the fused one requires Transformer Engine  # fmt: skip
+        attention_backend=AttnBackend[a.attention_backend], num_moe_experts=a.num_experts,
+        moe_layer_freq=pattern(a.moe_layer_freq),
+        window_size=a.window_size and tuple(int(it) for it in a.window_size.strip("()").split(",")),
+        window_attn_skip_freq=a.window_attn_skip_freq and pattern(a.window_attn_skip_freq),
+        bias_activation_fusion=bool(a.bias_swiglu_fusion if a.swiglu else a.bias_gelu_fusion),
+        activation_func=torch.nn.functional.silu if a.swiglu else torch.nn.functional.gelu, **latent,
+        apply_rope_fusion=False, **more)  # the fused one requires Transformer Engine  # fmt: skip
     optimizer = make(OptimizerConfig, params_dtype=dtype, bf16=a.bf16, fp16=a.fp16)
     ddp = make(DistributedDataParallelConfig, grad_reduce_in_fp32=bool(a.bf16 and not a.grad_reduce_in_bf16))
     return transformer, optimizer, ddp
+
+
+def prepare_building():
+    """Lets megatron-core build models without GPUs, Transformer Engine and other ranks."""
+    import torch
+    from megatron.core import parallel_state
+    from megatron.core.transformer import multi_latent_attention
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    parallel_state.initialize_model_parallel()
+    torch.cuda.current_device = lambda: "cpu"  # where tables of positions are made
+    multi_latent_attention.HAVE_TE = False  # 0.16.1 believes it has Transformer Engine
+
+
+def built_parameters(a, given, d):
+    """Parameters of megatron-core's model in one stage. Its own core attention does not take the two widths of latent
+    attention (only that of Transformer Engine does), and has no parameters but sinks."""
+    import torch
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_mtp_block_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
+    from megatron.core.transformer.dot_product_attention import DotProductAttention
+
+    class CoreAttention(DotProductAttention):
+        def __init__(self, *args, k_channels=None, v_channels=None, **named):
+            super().__init__(*args, **named)
+
+    needs_no_gpu = {"moe_grouped_gemm": False, "moe_token_dispatcher_type": "allgather", "use_cpu_initialization": True}
+    config, _, _ = core_objects(a, given, d, perform_initialization=False, **needs_no_gpu)
+    block = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization=config.normalization)
+    for layer in block.layer_specs:
+        layer.submodules.self_attention.submodules.core_attention = CoreAttention
+    for name in ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN"):  # of the model before
+        os.environ.pop(name, None)
+    with torch.device("meta"):
+        model = GPTModel(
+            config, block, a.vocab_size + 1, a.max_position_embeddings,
+            share_embeddings_and_output_weights=not a.untie_embeddings_and_output_weights,
+            position_embedding_type=a.position_embedding_type,
+            mtp_block_spec=a.mtp_num_layers and get_gpt_mtp_block_spec(config, block, use_transformer_engine=False))  # fmt: skip
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def check_models(checks, flags, planner):
+    """megatron-core builds models of today with the parameters that plans count; others are refused."""
+    prepare_building()
+    training, parallelism = {"global_batch": 16, "precision": "bf16"}, {"pipeline": 1, "data": 8, "tensor": 1}
+    for name, model in TODAY.items():
+        job = exported_plans.job_text(model, training, parallelism)
+        status, error, path = planner.plan("host.yaml", job)
+        checks.same(name, "planned", (status, error), (0, ""))
+        if status:
+            continue
+        export = planner.export(path, "host.yaml")
+        a, given, _ = flags.parse(read_script((export.folder / "megatron.sh").read_text())[0])
+        accept(checks, flags, export)
+        described = json.loads(planner.run(planner.plan_program, "--describe-model", "--job", "job.yaml", "--format", "json").stdout)
+        counted = described["parameters"] + described["prediction_parameters"]
+        checks.same(name, "parameters", built_parameters(a, given, derive(a, {}, 8)), counted)
+    for keys, text in REFUSED.items():
+        model = TINY.replace("tied: false, ", "") if "tied" in keys else TINY
+        status, error, _ = planner.plan("host.yaml", exported_plans.job_text(model + keys, training, parallelism))
+        checks.holds(keys, f"refused: {error}", status == 3 and f"the model has {text}" in error)
 
 
 def check_settings(checks, export, a, objects, order):
@@ -220,7 +351,7 @@ def check_settings(checks, export, a, objects, order):
         checks.same(where, "recomputed modules", transformer.recompute_modules, ["core_attn"])
     tied = model.get("tied", True)
     checks.same(where, "tied", not a.untie_embeddings_and_output_weights, tied)
-    checks.same(where, "tied_embedding_sync", plan("tied_embedding_sync", False), tied)
+    checks.same(where, "tied_embedding_sync", plan("tied_embedding_sync", False), tied or "predicted_tokens" in model)
     checks.same(where, "iteration_barrier", plan("iteration_barrier", True), True)
     for key in ("flush", "scatter_gather"):
         checks.same(where, key, plan(key), None)
@@ -230,26 +361,62 @@ def check_settings(checks, export, a, objects, order):
     check_ranks(checks, where, export, transformer, order)
 
 
+def built_features(config):
+    """What megatron-core builds beyond plain blocks."""
+    from megatron.core.transformer.utils import is_layer_window_attention
+
+    layers = range(1, config.num_layers + 1)
+    has_experts, freq = config.num_moe_experts is not None, config.moe_layer_freq
+    windows = [is_layer_window_attention(config.window_size, config.window_attn_skip_freq, i) for i in layers]
+    return {
+        "latent attention": config.multi_latent_attention and {key: getattr(config, key) for key in LATENT_FLAGS[:-1]},
+        "predicted tokens": config.mtp_num_layers or 0, "sinks": config.softmax_type == "learnable",
+        "experts": [has_experts and bool(freq[i - 1] if isinstance(freq, list) else (i - 1) % freq == 0) for i in layers],
+        "windows": [config.window_size[0] + 1 if it else 0 for it in windows],
+        "sizes of experts": has_experts and (config.num_moe_experts, config.moe_router_topk, config.moe_ffn_hidden_size,
+                                             config.moe_shared_expert_intermediate_size or 0, config.moe_shared_expert_gate),
+    }  # fmt: skip
+
+
+def planned_features(model):
+    """The same of the plan."""
+    experts, latent = model.get("experts"), model.get("latent_attention")
+    default = {"mixer": "window-attention" if "window" in model else "attention", "mlp": "experts" if experts else "dense"}
+    blocks = [it for it in model.get("blocks", [{**default, "repeat": model["layers"]}]) for _ in range(it.get("repeat", 1))]
+    return {
+        "latent attention": bool(latent) and dict(zip(LATENT_FLAGS, (
+            latent.get("query_rank"), latent["kv_rank"], latent["nope_dim"], latent["rope_dim"], latent["value_dim"]))),
+        "predicted tokens": model.get("predicted_tokens", 0), "sinks": model.get("attention_sinks", False),
+        "experts": [it["mlp"] == "experts" for it in blocks],
+        "windows": [model["window"] if it["mixer"] == "window-attention" else 0 for it in blocks],
+        "sizes of experts": bool(experts) and (experts["count"], experts["per_token"], experts["width"],
+                                               experts.get("shared_width", 0), experts.get("shared_gate", False)),
+    }  # fmt: skip
+
+
 def check_model(checks, where, a, transformer, model):
     heads, hidden = model["heads"], model["hidden"]
     flash, llama = model.get("attention") == "flash", model.get("norm") == "rms" and model.get("gated", False)
     found = {
         "layers": transformer.num_layers, "hidden": transformer.hidden_size, "heads": transformer.num_attention_heads,
         "kv_heads": transformer.num_query_groups, "head width": transformer.kv_channels,
-        "qk_norm": transformer.qk_layernorm,
+        "qk_norm": transformer.qk_layernorm, **built_features(transformer),
         "feed_forward": transformer.ffn_hidden_size, "gated": transformer.gated_linear_unit,
         "norm": transformer.normalization, "biases": transformer.add_bias_linear,
+        "qkv biases": transformer.add_bias_linear or transformer.add_qkv_bias,
         "attention": transformer.attention_backend.name, "attention dropout": transformer.attention_dropout,
         "hidden dropout": transformer.hidden_dropout, "sequence": a.seq_length, "positions": a.position_embedding_type,
         "vocabulary": a.vocab_size + 1, "rows": a.max_position_embeddings,
     }  # fmt: skip
-    learned = model.get("positions") != "rotary"
+    learned, latent, biases = model.get("positions") != "rotary", "latent_attention" in model, model.get("biases", True)
+    backend = "unfused" if not flash else "auto" if latent or model.get("attention_sinks") else "flash"
     planned = {
         "layers": model["layers"], "hidden": hidden, "heads": heads, "kv_heads": model.get("kv_heads", heads),
-        "head width": model.get("head_dim", hidden // heads), "qk_norm": model.get("qk_norm", False),
+        "head width": model.get("head_dim", hidden // heads), "qk_norm": latent or model.get("qk_norm", False),
         "feed_forward": model.get("feed_forward", 4 * hidden),
         "gated": model.get("gated", False), "norm": "RMSNorm" if model.get("norm") == "rms" else "LayerNorm",
-        "biases": model.get("biases", True), "attention": "flash" if flash else "unfused",
+        "biases": biases not in (False, ["qkv"]), "qkv biases": biases is not False, "attention": backend,
+        **planned_features(model),
         "attention dropout": 0.1 if model.get("attention_dropout", True) and not (flash and llama) else 0.0,
         "hidden dropout": 0.0 if llama else 0.1, "sequence": model["sequence"],
         "positions": "learned_absolute" if learned else "rope", "vocabulary": model["vocabulary"],
@@ -371,6 +538,7 @@ def main():
         for it, job in jobs(280, GRID):
             if export := planner.make(it["cluster"], job, "--order", it["order"]):
                 accept(checks, flags, export, it["order"])
+        check_models(checks, flags, planner)
         planner.check_coverage(checks, 150, schedule=2, recompute=3, precision=3, overlap=2, optimizer_sharding=2)
         check_findings(checks, flags, planner)
         if REPORTS.exists():

@@ -25,11 +25,12 @@ struct KnownFlag {
 };
 
 /// Flags of sizes and parallelism, from megatron/training/arguments.py of Megatron-LM (core 0.14 and later).
-constexpr std::array<KnownFlag, 19> size_flags = {{
+constexpr std::array<KnownFlag, 20> size_flags = {{
     {"--tensor-model-parallel-size", FlagArgument::number},
     {"--pipeline-model-parallel-size", FlagArgument::number},
     {"--context-parallel-size", FlagArgument::number},
     {"--expert-model-parallel-size", FlagArgument::number},
+    {"--expert-tensor-parallel-size", FlagArgument::number},
     {"--use-tp-pp-dp-mapping", FlagArgument::none},
     {"--num-layers", FlagArgument::number},
     {"--pipeline-model-parallel-layout", FlagArgument::word},

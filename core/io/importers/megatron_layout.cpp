@@ -62,7 +62,7 @@ class LayoutExpander {
     }
     if (std::string_view("EtmL|").find(text_[position_]) == std::string_view::npos)
       throw unexpected_character(
-          "expected E, t, L, |, a group in parentheses, or one of them followed by * and a number");
+          "expected E, t, m, L, |, a group in parentheses, or one of them followed by * and a number");
     return std::string(1, text_[position_++]);
   }
 
@@ -82,28 +82,31 @@ class LayoutExpander {
   std::size_t position_ = 0;
 };
 
-std::vector<int> layers_by_stage(const std::string& symbols, const std::string& where) {
+PipelineLayout layout_of(const std::string& symbols, const std::string& where) {
   const auto count = [&](char c) { return std::count(symbols.begin(), symbols.end(), c); };
-  if (count('m') > 0)
-    throw Error(where, "the layout has `m`, but plans do not support multi-token prediction");
   if (count('E') != 1 || symbols.front() != 'E')
     throw Error(where, "expected one E, the embedding, at the beginning of the layout");
   if (count('L') != 1 || symbols.back() != 'L')
     throw Error(where, "expected one L, the loss, at the end of the layout");
-  std::vector<int> layers(1);
+  const std::size_t first = symbols.find('m'), last = symbols.rfind('m');
+  if (first != symbols.npos && symbols.find('t', first) != symbols.npos)
+    throw Error(where, "expected m, a module for multi-token prediction, after all layers (t) of the layout");
+  if (symbols.substr(0, last).find('|', first) != symbols.npos)
+    throw Error(where, "the modules for multi-token prediction (m) of the layout must be in one stage");
+  PipelineLayout layout{{0}, static_cast<int>(count('m'))};
   for (const char c : symbols) {
-    if (c == '|') layers.push_back(0);
-    if (c == 't') ++layers.back();
+    if (c == '|') layout.layers.push_back(0);
+    if (c == 't') ++layout.layers.back();
   }
-  return layers;
+  return layout;
 }
 
 }  // namespace
 
-std::optional<std::vector<int>> parse_layout(std::string_view layout, const std::string& where,
-                                             InputErrors& errors) {
+std::optional<PipelineLayout> parse_layout(std::string_view layout, const std::string& where,
+                                           InputErrors& errors) {
   try {
-    return layers_by_stage(LayoutExpander(layout, where).expand(), where);
+    return layout_of(LayoutExpander(layout, where).expand(), where);
   } catch (const Error& error) {
     errors.add(error);
     return std::nullopt;

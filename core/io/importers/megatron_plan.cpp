@@ -97,6 +97,12 @@ class MegatronReader {
         errors_.add(flags_.where(flag),
                     fmt::format("{} {}: plans support only tensor, pipeline and data parallelism; expected 1",
                                 flag, *flags_.number(flag)));
+    constexpr std::string_view expert_flag = "--expert-tensor-parallel-size";
+    const int tensor = flags_.number(tensor_flag).value_or(1);
+    if (flags_.number(expert_flag).value_or(tensor) != tensor)
+      errors_.add(flags_.where(expert_flag),
+                  fmt::format("{} {}: plans divide experts as all layers; expected {}", expert_flag,
+                              *flags_.number(expert_flag), tensor));
   }
 
   /// Derives the number of pipelines from the number of ranks. Adds an error if it is not an integer.
@@ -174,8 +180,9 @@ std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& f
   const auto is_empty = [](const std::pair<int, int>& it) { return it.first == it.second; };
   if (is_empty(layers.front()) || is_empty(layers.back()))
     notes.push_back(
-        "a first or last stage holds no layer: the embedding is counted in the stage of layer 0, the loss in "
-        "that of the last layer");
+        "a first or last stage holds no layer: the embedding is counted in the stage of layer 0, the loss "
+        "and "
+        "multi-token prediction in that of the last layer");
   return notes;
 }
 

@@ -33,6 +33,10 @@ struct MegatronSettingFlag {
   std::string (*says)(const Job&) = nullptr;
   /// What Megatron-LM takes without the flag; null: nothing.
   std::string (*by_default)(const MegatronFlags&, const MegatronRun&) = nullptr;
+  /// A flag without which Megatron-LM ignores this one; empty: none.
+  std::string_view parent = {};
+  /// The common notation of values that plans do not distinguish; null: the value itself.
+  std::string (*canonical)(const std::string&, const MegatronFlags&, const MegatronRun&) = nullptr;
 };
 
 std::span<const MegatronSettingFlag> megatron_setting_flags();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string_view>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -21,6 +22,11 @@ constexpr std::string_view loss_flag = "--account-for-loss-in-pipeline-split";
 constexpr std::string_view chunk_layers_flag = "--num-layers-per-virtual-pipeline-stage";
 constexpr std::string_view chunks_flag = "--num-virtual-stages-per-pipeline-rank";
 
+int predicted_tokens(const Model& model) {
+  const auto* transformer = std::get_if<Transformer>(&model);
+  return transformer ? transformer->predicted_tokens : 0;
+}
+
 class StageReader {
  public:
   StageReader(const MegatronFlags& flags, const std::string& file, int stages, const Job& job,
@@ -30,6 +36,7 @@ class StageReader {
         stages_(stages),
         model_layers_(layer_count(job.model)),
         job_chunks_(stage_chunks(job)),
+        predicted_tokens_(predicted_tokens(job.model)),
         errors_(errors) {}
 
   MegatronStages read() {
@@ -58,12 +65,17 @@ class StageReader {
   /// …
   MegatronStages split_by_layout() {
     const std::string& where = flags_.where(layout_flag);
-    const auto layers = parse_layout(flags_.text(layout_flag), where, errors_);
-    if (!layers) return {};
-    const int sum = std::accumulate(layers->begin(), layers->end(), 0);
+    const auto layout = parse_layout(flags_.text(layout_flag), where, errors_);
+    if (!layout) return {};
+    const std::vector<int>& layers = layout->layers;
+    const int sum = std::accumulate(layers.begin(), layers.end(), 0);
     if (sum != model_layers_)
       errors_.add(where, fmt::format("the layout has {} layers (t), the job has {}", sum, model_layers_));
-    const int count = static_cast<int>(layers->size());
+    if (layout->predictions != predicted_tokens_)
+      errors_.add(where,
+                  fmt::format("the layout has {} modules for multi-token prediction (m), the job has {}",
+                              layout->predictions, predicted_tokens_));
+    const int count = static_cast<int>(layers.size());
     if (count % stages_ != 0) {
       errors_.add(where, fmt::format("the layout has {} stages, which is not a multiple of "
                                      "--pipeline-model-parallel-size {}",
@@ -71,7 +83,7 @@ class StageReader {
       return {};
     }
     MegatronStages result{std::vector<std::vector<int>>(at(stages_)), count / stages_};
-    for (int i = 0; i < count; ++i) result.layers[at(i % stages_)].push_back((*layers)[at(i)]);
+    for (int i = 0; i < count; ++i) result.layers[at(i % stages_)].push_back(layers[at(i)]);
     return result;
   }
 
@@ -140,7 +152,7 @@ class StageReader {
 
   const MegatronFlags& flags_;
   const std::string& file_;
-  int stages_, model_layers_, job_chunks_;
+  int stages_, model_layers_, job_chunks_, predicted_tokens_;
   InputErrors& errors_;
 };
 
