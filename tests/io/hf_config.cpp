@@ -120,3 +120,19 @@ TEST_CASE("the model of a job is read back as it is written") {
     CHECK(again == model);
   }
 }
+
+TEST_CASE("sizes that are too large are errors") {
+  CHECK_THAT(error(llama(R"("num_hidden_layers": 400000000)")), contains("duplicate key"));
+  CHECK_THAT(error(R"({"model_type": "llama", "num_hidden_layers": 400000000})"),
+             contains("has 400000000 layers, more than 100000"));
+  CHECK_THAT(error(R"({"model_type": "llama", "hidden_size": 900000000})"),
+             contains("/hidden_size: expected"));
+  CHECK_THAT(error(R"({"model_type": "llama", "hidden_size": 400000000})"), contains("config.json"));
+  CHECK_THAT(
+      error(R"({"model_type": "deepseek_v3", "n_shared_experts": 100000, "moe_intermediate_size": 100000})"),
+      contains("a size of 100000 × 100000 is too large"));
+  CHECK_THAT(error(R"({"model_type": "t5", "num_decoder_layers": 400000000})"),
+             contains("has 400000000 layers"));
+  CHECK_THAT(error(R"({"model_type": "vit", "patch_size": 0})"), contains("a size of the model is 0"));
+  CHECK_THAT(error(R"({"model_type": "llama", "num_attention_heads": 0})"), contains("config.json"));
+}

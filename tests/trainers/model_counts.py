@@ -28,7 +28,8 @@ FLOPS_TOLERANCE = 0.005
 # Keys with which the table says what classes of transformers compute for missing lists of layers, or accepts old files.
 NOT_OF_TRANSFORMERS = {
     "attn_layer_indices", "ff_factor", "first_k_dense_replace", "full_attention_interval", "global_attn_every_n_layers",
-    "head_dim", "intermediate_size", "n_positions", "sliding_window_pattern"}  # fmt: skip
+    "head_dim", "intermediate_size", "n_positions", "sliding_window_pattern",
+    "tie_word_embeddings"}  # fmt: skip
 CLASSES = {
     "bert": ["BertForMaskedLM"], "roberta": ["RobertaForMaskedLM"], "xlm-roberta": ["XLMRobertaForMaskedLM"],
     "camembert": ["CamembertForMaskedLM"], "distilbert": ["DistilBertForMaskedLM"], "vit": ["ViTForImageClassification"],
@@ -358,19 +359,24 @@ def check_errors(checks, describe):
     for config, reason in (
         ({}, "missing key `model_type`"),
         ({"model_type": "lama"}, "unknown model_type `lama`; did you mean `llama`"),
-        (llama | {"architectures": ["LlamaForSequenceClassification"]}, "class `LlamaForSequenceClassification` is not supported"),
+        (llama | {"architectures": ["LlamaForSequenceClassification"]},
+         "class `LlamaForSequenceClassification` is not supported"),
         (llama | {"num_mystery_layers": 3}, "/num_mystery_layers: unknown key of model_type llama"),
         (llama | {"num_local_experts": 8}, "/num_local_experts: models of model_type llama do not have this key"),
         (llama | {"hidden_size": "large"}, "/hidden_size"),
         ({"model_type": "gemma2", "layer_types": ["full_attention"]}, "/layer_types: has 1 types, but the model has 26 layers"),
-        ({"model_type": "qwen3", "num_hidden_layers": 1, "layer_types": ["strange"]}, "/layer_types/0: unknown type of layer `strange`"),
-        ({"model_type": "deepseek_v2", "mlp_bias": True}, "/mlp_bias: mlp_bias `true` of model_type deepseek_v2 is not supported"),
-        ({"model_type": "bert", "architectures": ["BertForQuestionAnswering"]}, "class `BertForQuestionAnswering` is not supported"),
+        ({"model_type": "qwen3", "num_hidden_layers": 1, "layer_types": ["strange"]},
+         "/layer_types/0: unknown type of layer `strange`"),
+        ({"model_type": "deepseek_v2", "mlp_bias": True},
+         "/mlp_bias: mlp_bias `true` of model_type deepseek_v2 is not supported"),
+        ({"model_type": "bert", "architectures": ["BertForQuestionAnswering"]},
+         "class `BertForQuestionAnswering` is not supported"),
     ):
         found = describe(config)
         checks.holds(json.dumps(config), f"an error with {reason!r}, not {found!r}", isinstance(found, str) and reason in found)
     checks.holds("llama", "all keys missing", not isinstance(describe(llama), str))
-    checks.holds("llama", "null and false are no sizes", not isinstance(describe(llama | {"num_mystery_layers": None, "mystery": False}), str))
+    checks.holds("llama", "null and false are no sizes",
+                 not isinstance(describe(llama | {"num_mystery_layers": None, "mystery": False}), str))
 
 
 def main():

@@ -26,7 +26,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int max_size = 1'000'000'000;
+constexpr int max_size = 500'000'000;  // four times as much is an int
+constexpr int max_layers_in_file = 100'000;
 
 /// Sizes of a file before they are put together.
 struct Sizes {
@@ -184,8 +185,9 @@ class ConfigReader {
     for (const auto& [key, value] : members)
       if (is_of_family(key) || is_other_name(key, missing)) set_numbers(key, value);
     if (sizes_.model.layers == 0) sizes_.model.layers = listed_layers(config_, family_.defaults);
+    check_layer_counts();
     if (sizes_.feed_forward_ratio > 0)
-      sizes_.model.feed_forward = sizes_.feed_forward_ratio * sizes_.model.hidden;
+      sizes_.model.feed_forward = product(sizes_.feed_forward_ratio, sizes_.model.hidden);
     Experts& experts = sizes_.model.experts;
     if (experts.count > 0 && experts.width == 0) experts.width = mlp_width(sizes_.model);
     if (sizes_.model.latent.kv_rank > 0) sizes_.model.head_dim = sizes_.model.kv_heads = 0;
@@ -209,6 +211,19 @@ class ConfigReader {
       // A missing number is 0: no such part, or the default of transformers.
       target->of(sizes_) = is_missing(value.value()) ? 0 : count_of(value);
     }
+  }
+
+  void check_layer_counts() const {
+    for (const int layers : {sizes_.model.layers, sizes_.t5.decoder_layers})
+      if (layers > max_layers_in_file)
+        config_.fail(fmt::format("has {} layers, more than {}", layers, max_layers_in_file));
+  }
+
+  /// The product of two sizes. Throws Error if it is too large for one.
+  int product(int a, int b) const {
+    const long long result = static_cast<long long>(a) * b;
+    if (result > max_size) config_.fail(fmt::format("a size of {} × {} is too large", a, b));
+    return static_cast<int>(result);
   }
 
   static bool is_missing(const json& value) { return value.is_null() || value == false || value == "auto"; }
@@ -320,7 +335,7 @@ class ConfigReader {
     model.flash_attention = true;
     model.attention_dropout = false;
     Experts& experts = model.experts;
-    if (sizes_.shared_experts > 0) experts.shared_width = sizes_.shared_experts * experts.width;
+    if (sizes_.shared_experts > 0) experts.shared_width = product(sizes_.shared_experts, experts.width);
     if (experts.count == 0) experts = {};
     if (model.latent.kv_rank == 0) model.latent = {};
     if (model.latent.kv_rank > 0 && model.latent.value_dim == 0)
@@ -328,7 +343,7 @@ class ConfigReader {
     if (model.embedding_width == model.hidden) model.embedding_width = 0;
     Mamba2& mamba = model.mamba;
     if (sizes_.mamba_expansion > 0 && mamba.heads > 0 && mamba.head_dim == 0)
-      mamba.head_dim = sizes_.mamba_expansion * model.hidden / mamba.heads;
+      mamba.head_dim = product(sizes_.mamba_expansion, model.hidden) / mamba.heads;
     model.blocks = read_block_kinds(config_, family_.defaults, model);
     reduce_blocks(model);
     if (mamba.chunk == 0) mamba.chunk = Mamba2().chunk;

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int max_layers = 100'000, max_width = 10'000'000, max_count = 1'000'000'000,
+constexpr int max_layer_count = 100'000, max_width = 10'000'000, max_count = 1'000'000'000,
               max_predicted_tokens = 16;
 
 constexpr std::string_view shape_keys[] = {"hidden",
@@ -226,7 +226,7 @@ void read_blocks(const YamlMap& map, Transformer& model) {
       kind.mlp = mlp_table()[mlp->choice(names_in(mlp_table()))].kind;
     check_block(item, kind, model);
     int repeat = 1;
-    read_number(entry, "repeat", max_layers, repeat);
+    read_number(entry, "repeat", max_layer_count, repeat);
     model.blocks.insert(model.blocks.end(), static_cast<std::size_t>(repeat), kind);
     if (model.layers > 0 && static_cast<int>(model.blocks.size()) > model.layers) break;
   }
@@ -305,7 +305,7 @@ std::vector<std::string_view> transformer_keys(std::initializer_list<std::string
 }
 
 Transformer read_transformer(const YamlMap& map, Transformer model) {
-  require_number(map, "layers", max_layers, model.layers);
+  require_number(map, "layers", max_layer_count, model.layers);
   read_sizes(map, model);
   return model;
 }
