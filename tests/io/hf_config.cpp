@@ -121,6 +121,15 @@ TEST_CASE("the model of a job is read back as it is written") {
   }
 }
 
+TEST_CASE("parts that no form has are errors") {
+  CHECK_THAT(error(R"({"model_type": "gpt2", "add_cross_attention": true})"),
+             contains("/add_cross_attention: unknown key"));
+  CHECK_THAT(error(R"({"model_type": "gpt_neo", "attention_types": [[[], 100000]]})"),
+             contains("must not be empty"));
+  CHECK_THAT(error(R"({"architectures": ["Qwen3VLModel"], "text_config": {"model_type": "qwen3_vl_text"}})"),
+             contains("class `Qwen3VLModel` is not supported"));
+}
+
 TEST_CASE("sizes that are too large are errors") {
   CHECK_THAT(error(llama(R"("num_hidden_layers": 400000000)")), contains("duplicate key"));
   CHECK_THAT(error(R"({"model_type": "llama", "num_hidden_layers": 400000000})"),

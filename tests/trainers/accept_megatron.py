@@ -62,7 +62,7 @@ TODAY = {
     "DeepSeek-V3": TINY + "biases: false, experts: {count: 16, per_token: 4, width: 32, shared_width: 32}, "
     + LATENT + ", " + DENSE_FIRST + ", predicted_tokens: 1",
     "two predictions": TINY + "biases: false, predicted_tokens: 2",
-    "latent attention of GPT": TINY.replace("flash", "eager") + "biases: false, qk_norm: true, " + LATENT,
+    "latent attention of GPT": TINY.replace("flash", "eager") + "biases: false, " + LATENT,
     "gpt-oss": TINY + "biases: [qkv, output], kv_heads: 2, head_dim: 16, attention_sinks: true, window: 32, "
     "experts: {count: 8, per_token: 2, width: 64, biases: true, router_bias: true}, "
     "blocks: [{mixer: window-attention, mlp: experts}, {mlp: experts}, {mixer: window-attention, mlp: experts}, {mlp: experts}]",

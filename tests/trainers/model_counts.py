@@ -28,7 +28,7 @@ FLOPS_TOLERANCE = 0.005
 # Keys with which the table says what classes of transformers compute for missing lists of layers, or accepts old files.
 NOT_OF_TRANSFORMERS = {
     "attn_layer_indices", "ff_factor", "first_k_dense_replace", "full_attention_interval", "global_attn_every_n_layers",
-    "head_dim", "intermediate_size", "n_positions", "sliding_window_pattern",
+    "head_dim", "intermediate_size", "n_positions", "num_nextn_predict_layers", "sliding_window_pattern",
     "tie_word_embeddings"}  # fmt: skip
 CLASSES = {
     "bert": ["BertForMaskedLM"], "roberta": ["RobertaForMaskedLM"], "xlm-roberta": ["XLMRobertaForMaskedLM"],

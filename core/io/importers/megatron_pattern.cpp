@@ -59,6 +59,7 @@ class PatternParser {
     while (skip('*')) times = std::min(times * number(), max_layers + 1);
     if (times * once.size() > max_layers) fail();
     LayerPattern all;
+    if (once.empty()) return all;
     for (std::size_t i = 0; i < times; ++i) all.insert(all.end(), once.begin(), once.end());
     return all;
   }

@@ -256,7 +256,7 @@ const MegatronSettingFlag model_flags[] = {
     {"--num-query-groups", FlagArgument::word,
      [](const MegatronRun& run) {
        const int groups = kv_head_count(model_of(run.job));
-       return given_if(groups != model_of(run.job).heads, number(groups));
+       return given_if(!has_latent_attention(run.job) && groups != model_of(run.job).heads, number(groups));
      },
      [](const Job& job) { return fmt::format("kv_heads: {}", kv_head_count(model_of(job))); }, nullptr,
      group_flag},

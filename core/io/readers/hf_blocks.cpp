@@ -184,6 +184,7 @@ class BlockReader {
     for (std::size_t run = 0; run < runs.array_size("runs"); ++run) {
       const JsonCursor types = runs.at(run).at(0);
       const int repeats = runs.at(run).at(1).as_int(0, max_layer_number);
+      if (types.array_size("types") == 0) types.fail("must not be empty");
       for (int repeat = 0; repeat < repeats && layer <= blocks.size(); ++repeat)
         for (std::size_t i = 0; i < types.array_size("types"); ++i, ++layer)
           if (layer < blocks.size() && model_.window > 0 && has_window(types.at(i).as_string()))

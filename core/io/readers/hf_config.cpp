@@ -431,7 +431,8 @@ void check_architecture(const JsonCursor& config, const ModelFamily& family, con
     for (const std::string_view end : {"CausalLM", "LMHeadModel", "ForConditionalGeneration"})
       if (name.ends_with(end)) return;
   }
-  config.required("architectures")
+  const auto given = config.optional("architectures");
+  (given ? *given : config)
       .fail(fmt::format("class {} is not supported: only language models are{}", quote(name),
                         family.form == FamilyForm::vit ? ", and ForImageClassification" : ""));
 }

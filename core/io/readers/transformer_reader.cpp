@@ -201,6 +201,7 @@ void check_block(const YamlValue& value, const BlockKind& kind, const Transforme
   const auto require = [&](bool is_given, std::string_view key) {
     if (!is_given) throw value.error(fmt::format("such blocks require `{}` of the model", key));
   };
+  if (kind == BlockKind{Mixer::none, Mlp::none}) throw value.error("a block without modules");
   if (kind.mixer == Mixer::window_attention) require(model.window > 0, "window");
   if (kind.mixer == Mixer::mamba_2) require(model.mamba.heads > 0, "mamba");
   if (kind.mixer == Mixer::delta_net) require(model.delta_net.key_heads > 0, "delta_net");
@@ -228,6 +229,8 @@ void read_blocks(const YamlMap& map, Transformer& model) {
     int repeat = 1;
     read_number(entry, "repeat", max_layer_count, repeat);
     model.blocks.insert(model.blocks.end(), static_cast<std::size_t>(repeat), kind);
+    if (model.blocks.size() > static_cast<std::size_t>(max_layer_count))
+      throw value->value_error(fmt::format("has more than {} blocks", max_layer_count));
     if (model.layers > 0 && static_cast<int>(model.blocks.size()) > model.layers) break;
   }
   if (model.layers > 0 && static_cast<int>(model.blocks.size()) != model.layers)
@@ -276,7 +279,10 @@ void read_sizes(const YamlMap& map, Transformer& model) {
     model.norm = norm_table()[norm->choice(names_in(norm_table()))].kind;
   if (const auto norm = map.optional("qk_norm"))
     model.qk_norm = qk_norm_table()[norm->choice(names_in(qk_norm_table()))].kind;
-  if (const auto norms = map.optional("norms")) model.norms = static_cast<int>(norms->integer(1, 4));
+  if (const auto norms = map.optional("norms")) {
+    model.norms = static_cast<int>(norms->integer(1, 4));
+    if (model.norms == 3) throw norms->value_error("expected 1, 2 or 4");
+  }
   read_number(map, "window", max_count, model.window);
   if (const auto tokens = map.optional("predicted_tokens"))
     model.predicted_tokens = static_cast<int>(tokens->integer(0, max_predicted_tokens));
@@ -293,6 +299,10 @@ void read_sizes(const YamlMap& map, Transformer& model) {
   read_flag(map, "attention_dropout", model.attention_dropout);
   read_positions(map, model);
   read_blocks(map, model);
+  if (model.latent.kv_rank > 0 &&
+      (model.attention_sinks || model.attention_gate || model.qk_norm != QkNorm::none))
+    throw contradiction_error(map, "latent_attention", "qk_norm",
+                              "latent attention has neither attention_sinks nor attention_gate nor qk_norm");
 }
 
 }  // namespace
