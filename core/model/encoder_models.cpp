@@ -36,7 +36,7 @@ class T5Maker {
     }
     add_norm(layer, h_, h_);
     add_mlp(layer, h_, model_.feed_forward, model_.gated, false);
-    add_dropout_masks(layer, h_);
+    add_dropout_masks(layer, 2 * h_);
     if (is_first || model_.tables_in_all_layers)
       layer.add_parameters(static_cast<double>(model_.relative_positions) * model_.heads);
     if (is_last && !decodes) add_norm(layer, h_, h_);  // the final norm of the encoder
@@ -64,6 +64,12 @@ class T5Maker {
   double element_bytes_, h_, s_;
 };
 
+/// The matrices of chains are not known, so that a chain is read back as it is written.
+LayerChain with_unknown_matrices(LayerChain chain) {
+  for (Layer& layer : chain.layers) layer.matrix_parameters = 0;
+  return chain;
+}
+
 }  // namespace
 
 LayerChain t5_model(const EncoderDecoder& model, double element_bytes) {
@@ -76,7 +82,7 @@ LayerChain t5_model(const EncoderDecoder& model, double element_bytes) {
   for (int layer = 0; layer < model.decoder_layers; ++layer)
     chain.layers.push_back(maker.block(true, layer == 0, false));
   chain.layers.push_back(maker.head());
-  return chain;
+  return with_unknown_matrices(std::move(chain));
 }
 
 LayerChain vit_model(const ImageEncoder& model, double element_bytes) {
@@ -93,7 +99,7 @@ LayerChain vit_model(const ImageEncoder& model, double element_bytes) {
   for (int norm = 0; norm < 2; ++norm) add_norm(block, h, 2 * h);
   add_attention(block, h, stored_attention(model.heads, h, s, model.qkv_bias, true));
   add_mlp(block, h, model.feed_forward, false, true);
-  add_dropout_masks(block, h);
+  add_dropout_masks(block, 2 * h);
   chain.layers.insert(chain.layers.end(), at(model.layers), block.layer());
   TokenLayer head("head", s, h, element_bytes);
   add_norm(head, h, 2 * h);
@@ -103,7 +109,7 @@ LayerChain vit_model(const ImageEncoder& model, double element_bytes) {
   chain.layers.push_back(last);
   // The first layer needs no gradient of its input.
   chain.layers.front().backward = chain.layers.front().forward;
-  return chain;
+  return with_unknown_matrices(std::move(chain));
 }
 
 }  // namespace dtfm

@@ -17,7 +17,7 @@ struct Gpu;
 enum class MatmulFormat : unsigned char {
   precision,      // that of the training
   fp8,            // a scale per tensor, delayed or current
-  fp8_blockwise,  // a scale per 128 numbers of an activation (DeepSeek-V3)
+  fp8_blockwise,  // a scale per 128 numbers of an activation, and per 128 × 128 weights
   mxfp8,          // a scale of 8 bits per 32 numbers (OCP Microscaling Formats 1.0)
   nvfp4           // fp4 with a scale of 8 bits per 16 numbers
 };
@@ -30,6 +30,7 @@ struct MatmulFormatTraits {
   std::string_view peak_key = {};  // key of the GPU catalogue that is missing if `peak` returns nothing
   /// Bytes of a quantized number with its share of the scales: what the backward pass keeps of an input.
   double bytes = 0;
+  double weight_bytes = 0;  // the same of a weight
 };
 
 /// A row for each value, in the order of the enum.
@@ -37,8 +38,8 @@ std::span<const MatmulFormatTraits> matmul_format_table();
 const MatmulFormatTraits& traits(MatmulFormat format);
 std::string_view name_of(MatmulFormat format);
 
-/// Bytes per parameter of quantized weights that a device keeps beside the weights: one copy for the forward
-/// and a transposed one for the backward pass, which Transformer Engine makes once per iteration.
-double quantized_weight_bytes(MatmulFormat format);
+/// Bytes per quantized parameter that a device keeps beside the weights: one copy for the forward and a
+/// transposed one for the backward pass, which Transformer Engine makes once per iteration.
+double quantized_copy_bytes(MatmulFormat format);
 
 }  // namespace dtfm

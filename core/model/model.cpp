@@ -29,11 +29,13 @@ LayerKinds chain_kinds(const LayerChain& model) {
 Layer concatenate(Layer first, const Layer& second) {
   first.parameters += second.parameters;
   first.expert_parameters += second.expert_parameters;
+  first.matrix_parameters += second.matrix_parameters;
   first.tied_parameters += second.tied_parameters;
   first.forward += second.forward;
   first.backward += second.backward;
   first.attention += second.attention;
   first.head += second.head;
+  first.unweighted += second.unweighted;
   first.orthogonalization += second.orthogonalization;
   first.output = second.output;
   first.activation_memory += second.activation_memory;

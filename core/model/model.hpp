@@ -19,14 +19,17 @@ struct Layer {
   std::string name;
   double parameters = 0;
   double expert_parameters = 0;  // part of them in routed experts, of which a token visits only some
-  double tied_parameters = 0;    // part of them shared with the first layer; a stage with both holds one copy
-  Flops forward, backward;       // backward without recomputation
-  Flops attention;               // part of the forward that selective recomputation repeats
-  Flops head;                    // part of the forward that is never recomputed: final norm, head, loss
-  Flops orthogonalization;       // of the matrices, once per iteration, if the optimizer orthogonalizes
-  Bytes output;                  // sent to the next layer
-  Bytes activation_memory;       // kept from forward to backward without recomputation, including the input
-  Bytes attention_memory;        // part of it that selective recomputation does not keep
+  double matrix_parameters =
+      0;  // part of them in matrices of blocks, which may be quantized and orthogonalized
+  double tied_parameters = 0;  // part of them shared with the first layer; a stage with both holds one copy
+  Flops forward, backward;     // backward without recomputation
+  Flops attention;             // part of the forward that selective recomputation repeats
+  Flops head;                  // part of the forward that is never recomputed: final norm, head, loss
+  Flops unweighted;            // part of the forward that is of neither scores nor products with weights
+  Flops orthogonalization;     // of the matrices, once per iteration, if the optimizer orthogonalizes
+  Bytes output;                // sent to the next layer
+  Bytes activation_memory;     // kept from forward to backward without recomputation, including the input
+  Bytes attention_memory;      // part of it that selective recomputation does not keep
   /// Part of `activation_memory`, without the attention core, that every device of a tensor-parallel group
   /// keeps whole unless sequence parallelism divides it.
   Bytes replicated_memory;

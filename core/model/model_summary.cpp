@@ -45,7 +45,7 @@ ModelSummary summarize_model(const Model& model, ActivationBytes bytes) {
       LayerKindSummary& it = result.kinds[at(kind)];
       const Layer& sizes = kinds.kinds[at(kind)];
       if (it.count++ == 0) it.first = static_cast<int>(layer);
-      if (it.name == prediction_kind) {
+      if (it.name.starts_with(prediction_kind)) {
         result.prediction_parameters += it.parameters - sizes.tied_parameters;
         continue;
       }

@@ -26,7 +26,13 @@ double orthogonalization_flops(double rows, double columns) {
 TokenLayer& TokenLayer::project(double in, double out, bool bias, double tokens) {
   layer_.orthogonalization += Flops(orthogonalization_flops(in, out));
   layer_.parameters += in * out + (bias ? out : 0);
+  layer_.matrix_parameters += in * out;
   layer_.forward += Flops(2 * tokens * in * out);
+  return *this;
+}
+
+TokenLayer& TokenLayer::project_by_shared(double in, double out) {
+  layer_.forward += Flops(2 * tokens_ * in * out);
   return *this;
 }
 
@@ -39,6 +45,7 @@ TokenLayer& TokenLayer::add_experts(const ExpertSizes& it) {
   const double weights = it.matrices * it.hidden * it.width, parameters = it.count * (weights + it.biases);
   layer_.parameters += parameters;
   layer_.expert_parameters += parameters;
+  layer_.matrix_parameters += it.count * weights;
   layer_.forward += Flops(2 * tokens_ * it.per_token * weights);
   layer_.orthogonalization += Flops(it.count * it.matrices * orthogonalization_flops(it.hidden, it.width));
   return *this;
@@ -54,6 +61,7 @@ TokenLayer& TokenLayer::add_attention(double flops, Bytes memory) {
 
 TokenLayer& TokenLayer::add_flops(double flops) {
   layer_.forward += Flops(flops);
+  layer_.unweighted += Flops(flops);
   return *this;
 }
 
@@ -86,8 +94,14 @@ TokenLayer& TokenLayer::keep_replicated_bytes(double bytes) {
   return *this;
 }
 
-TokenLayer& TokenLayer::as_head() {
+TokenLayer& TokenLayer::outside_of_blocks() {
   layer_.orthogonalization = {};
+  layer_.matrix_parameters = 0;
+  return *this;
+}
+
+TokenLayer& TokenLayer::as_head() {
+  outside_of_blocks();
   layer_.head = layer_.forward;
   return *this;
 }

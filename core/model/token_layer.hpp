@@ -26,12 +26,14 @@ class TokenLayer {
   /// A matrix from width `in` to width `out`, applied to `tokens` vectors.
   TokenLayer& project(double in, double out, bool bias, double tokens);
   TokenLayer& project(double in, double out, bool bias) { return project(in, out, bias, tokens_); }
+  /// The same with a matrix that belongs to another layer.
+  TokenLayer& project_by_shared(double in, double out);
   TokenLayer& add_parameters(double count);
   /// Routed experts.
   TokenLayer& add_experts(const ExpertSizes& experts);
   /// Scores and weighted sums, which selective recomputation repeats. `memory` is what it then does not keep.
   TokenLayer& add_attention(double flops, Bytes memory);
-  /// Other operations that are not of matrices with parameters.
+  /// Other operations, which are not of matrices with parameters.
   TokenLayer& add_flops(double flops);
 
   /// Keeps a vector of `width` numbers per token for the backward pass: divided by tensor parallelism, or
@@ -46,7 +48,9 @@ class TokenLayer {
   TokenLayer& keep_bytes(double bytes);
   TokenLayer& keep_replicated_bytes(double bytes);
 
-  /// The operations so far are never recomputed, and the matrices are not orthogonalized.
+  /// The matrices so far are neither quantized nor orthogonalized.
+  TokenLayer& outside_of_blocks();
+  /// The same, and the operations so far are never recomputed.
   TokenLayer& as_head();
   /// `count` of the parameters are shared with the first layer.
   TokenLayer& tie(double count);

@@ -52,7 +52,7 @@ class LayerMaker {
   Layer embedding() const {
     TokenLayer layer = empty_layer("embedding");
     layer.add_parameters(v_ * e_);
-    if (e_ != h_) layer.project(e_, h_, false).keep_replicated(e_);
+    if (e_ != h_) layer.project(e_, h_, false).keep_replicated(e_).outside_of_blocks();
     if (model_.learned_positions) layer.add_parameters(position_rows() * h_);
     if (model_.encoder) layer.add_parameters(model_.token_types * h_ + norm_size());
     if (model_.embedding_norm) add_norm(layer, h_, norm_size());
@@ -85,7 +85,8 @@ class LayerMaker {
   /// head. A stage without the first layer has a copy of the embedding for it, unless head and embedding are
   /// one matrix.
   Layer prediction(bool is_first) const {
-    TokenLayer layer = empty_layer(std::string(prediction_kind));
+    TokenLayer layer =
+        empty_layer(std::string(prediction_kind) + (is_first || model_.tied ? "" : "-further"));
     add_logits(layer, false);
     layer.as_head();
     for (int norm = 0; norm < 3; ++norm) add_norm(layer, h_, norm_size());
@@ -104,19 +105,23 @@ class LayerMaker {
   /// though perhaps tied, or those of the model's head.
   void add_logits(TokenLayer& layer, bool owned) const {
     constexpr double fp32_bytes = 4;
-    layer.add_flops(2 * s_ * e_ * v_).keep_replicated(2 * h_).keep_bytes(fp32_bytes * v_);
-    if (!owned) return;
-    layer.add_parameters(v_ * e_ + (model_.biases.head ? v_ : 0));
+    layer.keep_replicated(2 * h_).keep_bytes(fp32_bytes * v_);
+    if (!owned) return void(layer.project_by_shared(e_, v_));
+    layer.project(e_, v_, model_.biases.head);
     if (model_.tied) layer.tie(v_ * e_);
   }
 
+  /// Attention and MLP with one norm have one input.
   void add_block(TokenLayer& layer, const BlockKind& kind) const {
     const int modules = (kind.mixer != Mixer::none) + (kind.mlp != Mlp::none);
     const int norms = modules == 2 ? model_.norms : std::max(1, model_.norms / 2);
     for (int norm = 0; norm < norms; ++norm) add_norm(layer, h_, norm_size());
     add_mixer(layer, kind.mixer);
+    const bool shares_input = modules == 2 && norms == 1;
+    if (!shares_input && kind.mlp == Mlp::dense) layer.keep_replicated_product_input(h_);
+    if (!shares_input && kind.mlp == Mlp::experts) layer.keep_replicated(h_);
     add_mlp_of(layer, kind.mlp);
-    add_dropout_masks(layer, h_);
+    add_dropout_masks(layer, modules * h_);
   }
 
   void add_mixer(TokenLayer& layer, Mixer mixer) const {
@@ -125,7 +130,8 @@ class LayerMaker {
         return;
       case Mixer::attention:
       case Mixer::window_attention:
-        return model_.latent.kv_rank > 0 ? add_latent_attention(layer) : add_ordinary_attention(layer, mixer);
+        return model_.latent.kv_rank > 0 ? add_latent_attention(layer, mixer)
+                                         : add_ordinary_attention(layer, mixer);
       case Mixer::mamba_2:
         return add_mamba(layer);
       case Mixer::delta_net:
@@ -155,7 +161,7 @@ class LayerMaker {
 
   /// Queries and keys have nope_dim + rope_dim numbers per head, values value_dim. Kept: the input, latent
   /// vectors before and after their norms, the rotary key, queries, keys, values and the output.
-  void add_latent_attention(TokenLayer& layer) const {
+  void add_latent_attention(TokenLayer& layer, Mixer mixer) const {
     const LatentAttention& it = model_.latent;
     const double a = model_.heads, qk = a * (it.nope_dim + it.rope_dim), values = a * it.value_dim;
     const bool bias = model_.biases.qkv;  // of the projections to the latent vectors
@@ -174,8 +180,9 @@ class LayerMaker {
         .keep_product_input(it.kv_rank)
         .keep(2 * qk + 2 * values)
         .keep_product_input(values, true);
-    layer.add_attention(2 * s_ * s_ * (qk + values), score_memory(s_ * s_ * a, !model_.flash_attention,
-                                                                  model_.attention_dropout, bytes_.element));
+    layer.add_attention(
+        2 * s_ * context_of(mixer) * (qk + values),
+        score_memory(s_ * s_ * a, !model_.flash_attention, model_.attention_dropout, bytes_.element));
   }
 
   /// Projections of x, z (a gate), B, C and dt; a convolution of x, B and C; the scan; a gated norm; the
@@ -189,7 +196,7 @@ class LayerMaker {
     layer.project(h_, inner + convolved + it.heads, it.biases).project(inner, h_, it.biases);
     layer.add_parameters(convolved * (it.convolution + (it.convolution_bias ? 1 : 0)))
         .add_flops(2 * s_ * convolved * it.convolution)
-        .add_flops(2 * chunks * it.chunk * it.chunk * (it.heads * it.state + inner))
+        .add_flops(2 * chunks * it.chunk * it.chunk * (static_cast<double>(it.heads) * it.state + inner))
         .add_flops(2 * inner * it.state * (2 * chunks * it.chunk + (chunks + 1) * (chunks + 1)))
         .add_parameters(3.0 * it.heads + inner);  // A, D and the bias of dt; the norm
     // Input; x, B, C before and after the convolution; z, dt; the norm's input and output.
@@ -222,7 +229,7 @@ class LayerMaker {
   }
 
   void add_mlp_of(TokenLayer& layer, Mlp mlp) const {
-    if (mlp == Mlp::dense) add_mlp(layer, h_, mlp_width(model_), model_.gated, model_.biases.mlp);
+    if (mlp == Mlp::dense) add_mlp_matrices(layer, h_, mlp_width(model_), model_.gated, model_.biases.mlp);
     if (mlp == Mlp::experts) add_experts(layer);
   }
 
@@ -234,7 +241,7 @@ class LayerMaker {
     const Experts& it = model_.experts;
     const double matrices = model_.gated ? 3 : 2, biases = it.biases ? (matrices - 1) * it.width + h_ : 0,
                  kept = matrices;
-    layer.project(h_, it.count, it.router_bias).keep_replicated(h_).keep_bytes(2 * fp32_bytes * it.count);
+    layer.project(h_, it.count, it.router_bias).keep_bytes(2 * fp32_bytes * it.count);
     layer.add_experts({static_cast<double>(it.count), static_cast<double>(it.per_token), h_,
                        static_cast<double>(it.width), matrices, biases});
     layer.keep_product_input(it.per_token * (h_ + it.width)).keep(it.per_token * (kept - 1) * it.width);
@@ -273,8 +280,8 @@ void add_mlp(TokenLayer& layer, double h, double width, bool gated, bool bias) {
   add_mlp_matrices(layer, h, width, gated, bias);
 }
 
-void add_dropout_masks(TokenLayer& layer, double h) {
-  layer.keep_replicated_bytes(2 * h);
+void add_dropout_masks(TokenLayer& layer, double width) {
+  layer.keep_replicated_bytes(width);
 }
 
 LayerKinds transformer_kinds(const Transformer& model, ActivationBytes bytes) {

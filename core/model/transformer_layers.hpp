@@ -8,7 +8,7 @@
 
 namespace dtfm {
 
-/// Name of the kind of layer that predicts further tokens.
+/// Begin of the names of the kinds of layers that predict further tokens.
 inline constexpr std::string_view prediction_kind = "prediction";
 
 /// Kinds `embedding`, one per kind of block (`block` if all are equal, else `name_of` the kind), `head` and,
@@ -33,7 +33,7 @@ void add_attention(TokenLayer& layer, double h, const AttentionShape& shape);
 /// An MLP of two matrices, or three if it is gated.
 void add_mlp(TokenLayer& layer, double h, double width, bool gated, bool bias);
 
-/// Dropout masks after attention and MLP, one byte per number each.
-void add_dropout_masks(TokenLayer& layer, double h);
+/// Dropout masks of one byte per number, of `width` numbers per token in all.
+void add_dropout_masks(TokenLayer& layer, double width);
 
 }  // namespace dtfm

@@ -34,10 +34,12 @@ LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
   const ParameterBytes bytes = parameter_bytes(job.training);
   gradient_ = bytes.synced;
   weight_ = bytes.weights;
-  elements_ = tied_ = {0};
+  elements_ = tied_ = quantized_copies_ = {0};
+  const double copy = quantized_copy_bytes(job.training.matmul);
   for (const Layer& layer : layer_chain(job)) {
     elements_.push_back(elements_.back() + layer.parameters);
     tied_.push_back(tied_.back() + layer.tied_parameters);
+    quantized_copies_.push_back(quantized_copies_.back() + layer.matrix_parameters * copy);
     output_.push_back(layer.output.value() * execution.micro_batch);
   }
 }

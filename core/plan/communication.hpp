@@ -68,6 +68,8 @@ class LayerBytes {
   double elements(std::pair<int, int> layers, bool with_first) const {
     return between(elements_, layers) - (with_first ? between(tied_, layers) : 0);
   }
+  /// Copies of the weights that the layers multiply in another format.
+  double quantized_copies(std::pair<int, int> layers) const { return between(quantized_copies_, layers); }
   double gradients(std::pair<int, int> layers, bool with_first) const {
     return elements(layers, with_first) * gradient_;
   }
@@ -85,9 +87,9 @@ class LayerBytes {
     return before[at(layers.second)] - before[at(layers.first)];
   }
 
-  std::vector<double> elements_, tied_;  // of all layers before, [layer]
-  std::vector<double> output_;           // [layer]
-  double gradient_ = 0, weight_ = 0;     // bytes of an element
+  std::vector<double> elements_, tied_, quantized_copies_;  // of all layers before, [layer]
+  std::vector<double> output_;                              // [layer]
+  double gradient_ = 0, weight_ = 0;                        // bytes of an element
   bool divides_messages_ = true;
 };
 

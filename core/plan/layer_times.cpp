@@ -71,10 +71,11 @@ double recomputed_share(const Layer& kind, Recomputation recomputation) {
 
 /// Share of the backward without recomputation that computes gradients of parameters: every matrix product of
 /// the forward with parameters has one such product of equal FLOPs (Qi et al., arXiv 2401.10241, table 1).
-/// The attention core has no parameters.
+/// The attention core has no parameters, nor have scans.
 double weight_gradient_share(const Layer& kind) {
   if (kind.parameters == 0 || kind.backward.value() == 0) return 0;
-  return std::clamp((kind.forward - kind.attention).value() / kind.backward.value(), 0.0, 1.0);
+  return std::clamp((kind.forward - kind.attention - kind.unweighted).value() / kind.backward.value(), 0.0,
+                    1.0);
 }
 
 double tied_share(const Layer& kind) {

@@ -10,7 +10,6 @@ struct ParameterBytes {
   double resident = 0;      // on the device: weights, gradients, optimizer state
   double synced = 0;        // of the gradient that replicas synchronize
   double checkpointed = 0;  // fp32 weights and optimizer state: what cannot be computed again
-  double quantized = 0;     // part of `resident`: quantized copies of weights, which no sharding partitions
   double weights = 0;       // in the precision of the training, which sharded optimizers all-gather
 };
 

@@ -16,11 +16,13 @@ struct LayerWork {
 };
 
 /// Time of a layer's products ÷ their time at the rate of the precision: products of blocks with weights have
-/// the rate of their format; the attention core, the embedding and the head have that of the precision.
+/// the rate of their format; the attention core, scans, the embedding and the head have that of the
+/// precision.
 double product_time_share(const Gpu& gpu, const Layer& kind, const Training& training) {
   const auto peak = peak_of(gpu, training.precision), quantized = matmul_peak(gpu, training);
   if (!peak || !quantized || kind.forward.value() == 0) return 1;
-  const double share = (kind.forward - kind.attention - kind.head).value() / kind.forward.value();
+  const double share =
+      (kind.forward - kind.attention - kind.head - kind.unweighted).value() / kind.forward.value();
   return 1 - share * (1 - peak->value() / quantized->value());
 }
 
@@ -75,12 +77,13 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
   const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte,
                traffic_s = work.bytes / bytes_per_second;
   // Embedding and head have few kernels.
-  const double launch_s = work.forward_flops > 0 && kind.head.value() == 0 ? roofline.launch_s : 0;
+  const bool is_head = kind.head.value() > 0 && kind.matrix_parameters == 0;
+  const double launch_s = work.forward_flops > 0 && !is_head ? roofline.launch_s : 0;
   const auto pass_s = [&](double flops, double memory) {
     return std::max(roofline.compute * flops / flops_per_second + memory * traffic_s, launch_s);
   };
   const double forward = pass_s(work.forward_flops, roofline.memory_forward);
-  const double memory_backward = kind.head.value() > 0 ? roofline.memory_forward : roofline.memory_backward;
+  const double memory_backward = is_head ? roofline.memory_forward : roofline.memory_backward;
   const double backward = pass_s(work.backward_flops, memory_backward);
   double update = roofline.update * work.state_bytes / bytes_per_second;
   if (traits(training.optimizer).orthogonalizes)

@@ -78,9 +78,8 @@ double LoadModel::gradient_compression_s(double bytes) const {
 double LoadModel::state_bytes_per_parameter() const {
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double feedback = error_feedback_bytes(job_.training, execution_.compression);
-  if (execution_.optimizer_offload) return bytes.weights + bytes.quantized + feedback;
-  const double whole = bytes.quantized + (sharding_.parameters ? 0 : bytes.weights) +
-                       (sharding_.gradients ? 0 : bytes.synced),
+  if (execution_.optimizer_offload) return bytes.weights + feedback;
+  const double whole = (sharding_.parameters ? 0 : bytes.weights) + (sharding_.gradients ? 0 : bytes.synced),
                partitioned = sharding_.optimizer ? std::max(0.0, bytes.resident - whole) : 0;
   return bytes.resident - partitioned + partitioned / replicas_ + feedback;
 }
@@ -147,7 +146,9 @@ StageLoad LoadModel::of(const Stage& stage) const {
   load.gradient_bytes =
       bytes_.gradients(stage.layers, begin == 0) * execution_.compression.gradients / tensor;
   load.weight_bytes = parameters * bytes.checkpointed;
-  load.state_bytes = parameters * state_bytes_per_parameter();
+  const double copies = bytes_.quantized_copies(stage.layers) / tensor;
+  load.state_bytes =
+      parameters * state_bytes_per_parameter() + copies / (sharding_.parameters ? replicas_ : 1);
   load.activation_bytes = saved_activation_bytes(stage) * micro_batch;
   load.working_bytes = working * micro_batch + gathered_bytes(stage) + process_memory_bytes_;
   return load;

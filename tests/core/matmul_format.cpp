@@ -2,6 +2,7 @@
 
 #include "core/cluster/topology.hpp"
 #include "core/model/model.hpp"
+#include "core/plan/communication.hpp"
 #include "core/plan/model_state.hpp"
 #include "core/plan/roofline.hpp"
 #include "tests/support/catch.hpp"
@@ -57,6 +58,7 @@ TEST_CASE("quantized numbers have their share of the scales") {
   CHECK(traits(MatmulFormat::fp8_blockwise).bytes == (128 + 4) / 128.0);
   CHECK(traits(MatmulFormat::mxfp8).bytes == 33 / 32.0);
   CHECK(traits(MatmulFormat::nvfp4).bytes == (8 + 1) / 16.0);
+  CHECK(traits(MatmulFormat::fp8_blockwise).weight_bytes == (128 * 128 + 4) / (128 * 128.0));
 }
 
 // A block of 24 s h² + 4 s² h FLOPs, the latter in 16 bits; the head is in 16 bits as a whole.
@@ -72,14 +74,17 @@ TEST_CASE("products of blocks with weights have the rate of their format") {
   CHECK(!can_estimate(gpu(), training(MatmulFormat::nvfp4)));
 }
 
-// Two copies of quantized weights, beside 18 bytes.
-TEST_CASE("a device keeps quantized weights beside the weights") {
-  CHECK(parameter_bytes(training(MatmulFormat::precision)).resident == 18);
-  const ParameterBytes bytes = parameter_bytes(training(MatmulFormat::mxfp8));
-  CHECK(bytes.resident == 18 + 2 * 33 / 32.0);
-  CHECK(bytes.quantized == 2 * 33 / 32.0);
-  CHECK(bytes.weights == 2);
-  CHECK(bytes.synced == 4);
+// Two copies of the matrices of three blocks, 12 h² each; embedding and head have none.
+TEST_CASE("a device keeps quantized copies of the matrices of blocks") {
+  Job job;
+  job.model = small_gpt();
+  job.training = training(MatmulFormat::precision);
+  CHECK(LayerBytes(job, job.execution).quantized_copies({0, 3}) == 0);
+  job.training.matmul = MatmulFormat::mxfp8;
+  const LayerBytes bytes(job, job.execution);
+  CHECK(bytes.quantized_copies({0, 3}) == 3 * 12 * 64 * 2 * 33 / 32.0);
+  CHECK(bytes.quantized_copies({0, 1}) == bytes.quantized_copies({1, 2}));
+  CHECK(parameter_bytes(job.training).resident == 18);
 }
 
 // Matrices of a block: four of 8 × 8 and two of 8 × 32; five iterations of 4 m² n + 2 m³ FLOPs. Of the head

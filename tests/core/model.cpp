@@ -274,3 +274,16 @@ TEST_CASE("linear attention and state spaces are kinds of blocks") {
   CHECK(mamba.forward.value() ==
         2 * 16 * (192 + 48 + 64) + 2 * 256 * 256 * (2 * 5 + 6) + 2 * 30 * (2 * 256 + 4));
 }
+
+// Attention and MLP read one norm, and each keeps 2 s h less: of the 34 s h bytes of a GPT block, one norm
+// and one input.
+TEST_CASE("parallel attention and MLP keep their input once") {
+  Transformer model{3, 8, 2, 16, 100};
+  model.flash_attention = true;
+  model.norms = 1;
+  CHECK(layer_kinds(model, 2).kinds[1].activation_memory.value() == (34 - 2 - 2) * 16 * 8);
+  model.blocks = {
+      {Mixer::attention, Mlp::none}, {Mixer::attention, Mlp::none}, {Mixer::attention, Mlp::none}};
+  // A norm 2 s h, attention 10 s h, and one mask.
+  CHECK(layer_kinds(model, 2).kinds[1].activation_memory.value() == (2 + 10 + 1) * 16 * 8);
+}

@@ -295,6 +295,13 @@ void read_comm_cost(const YamlValue& value, Job& job) {
   job.comm_cost_stages = optional_count(map, "stages", 1);
 }
 
+/// Throws Error at `where` if the job quantizes products of a model whose matrices are not known.
+void check_matmul(const Job& job, const std::string& where) {
+  if (job.training.matmul != MatmulFormat::precision && !std::holds_alternative<Transformer>(job.model))
+    throw Error(where, fmt::format("matmul {} requires a transformer, whose matrices are known",
+                                   name_of(job.training.matmul)));
+}
+
 /// A name for a job that comes from the name of a file.
 std::string job_name(const std::filesystem::path& file) {
   constexpr std::size_t max_length = 128;
@@ -320,6 +327,7 @@ Job read_document(const YamlDocument& document, bool with_profiles) {
   job.name = map.required("name").text();
   read_section(map.required("training"), SettingSection::training, job);
   job.model = read_model(map.required("model"), bytes_per_element(job.training), open_file);
+  check_matmul(job, map.required("training").where());
   if (const auto parallelism = map.optional("parallelism")) read_parallelism(*parallelism, job);
   if (const auto compression = map.optional("compression"))
     read_section(*compression, SettingSection::compression, job);
@@ -390,6 +398,7 @@ PlacedExecution parse_execution(const YamlDocument& document, const Job& job) {
 
 void replace_model(const std::string& model, std::optional<int> sequence, Job& job) {
   job.model = read_named_model(model, sequence, bytes_per_element(job.training));
+  check_matmul(job, "--model");
   job.name = std::filesystem::exists(model) ? job_name(model) : model;
   if (const auto preset = job.execution.compression.gradient_preset) compress_gradients(job, *preset);
 }

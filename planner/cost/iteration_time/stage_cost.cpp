@@ -100,15 +100,15 @@ void StageCosts::find_partitioned_state() {
   const Job& job = problem_.job;
   unpartitioned_.assign(at(layers_), 0);
   const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
-  double whole = bytes.quantized;  // bytes per parameter that every replica holds
+  double whole = 0;  // bytes per parameter that every replica holds
   switch (job.execution.optimizer_sharding) {
     case OptimizerSharding::none:
       return;
     case OptimizerSharding::zero1:
-      whole += bytes.weights + bytes.synced;
+      whole = bytes.weights + bytes.synced;
       break;
     case OptimizerSharding::zero2:
-      whole += bytes.weights;
+      whole = bytes.weights;
       for (int layer = 0; layer < layers_; ++layer)
         unpartitioned_[at(layer)] = bytes_.gradients({layer, layer + 1}, true) / tensor_;
       break;
@@ -171,7 +171,9 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas) const {
   const auto [begin, end] = layers;
   const bool buffers = traits(problem_.job.execution.schedule).keeps_boundary_buffers;
   StageNeeds needs;
-  needs.state = held_parameters(layers) * (held_ + partitioned_ / replicas);
+  const bool partitions_weights = traits(problem_.job.execution.optimizer_sharding).parameters;
+  needs.state = held_parameters(layers) * (held_ + partitioned_ / replicas) +
+                bytes_.quantized_copies(layers) / tensor_ / (partitions_weights ? replicas : 1);
   needs.per_micro_batch = between(kept_, layers);
   if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * held_output_[at(end)];
   if (begin > 0 && buffers) needs.per_micro_batch += held_output_[at(begin)];
