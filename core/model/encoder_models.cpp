@@ -36,7 +36,7 @@ class T5Maker {
     }
     add_norm(layer, h_, h_);
     add_mlp(layer, h_, model_.feed_forward, model_.gated, false);
-    add_dropout_masks(layer, 2 * h_);
+    add_dropout_masks(layer, (decodes ? 3 : 2) * h_);  // one per module
     if (is_first || model_.tables_in_all_layers)
       layer.add_parameters(static_cast<double>(model_.relative_positions) * model_.heads);
     if (is_last && !decodes) add_norm(layer, h_, h_);  // the final norm of the encoder

@@ -239,12 +239,11 @@ class LayerMaker {
   void add_experts(TokenLayer& layer) const {
     constexpr double fp32_bytes = 4;
     const Experts& it = model_.experts;
-    const double matrices = model_.gated ? 3 : 2, biases = it.biases ? (matrices - 1) * it.width + h_ : 0,
-                 kept = matrices;
+    const double matrices = model_.gated ? 3 : 2, biases = it.biases ? (matrices - 1) * it.width + h_ : 0;
     layer.project(h_, it.count, it.router_bias).keep_bytes(2 * fp32_bytes * it.count);
     layer.add_experts({static_cast<double>(it.count), static_cast<double>(it.per_token), h_,
                        static_cast<double>(it.width), matrices, biases});
-    layer.keep_product_input(it.per_token * (h_ + it.width)).keep(it.per_token * (kept - 1) * it.width);
+    layer.keep_product_input(it.per_token * (h_ + it.width)).keep(it.per_token * (matrices - 1) * it.width);
     if (it.shared_width == 0) return;
     layer.keep_product_input(h_, true);
     add_mlp_matrices(layer, h_, it.shared_width, model_.gated, false);

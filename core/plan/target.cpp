@@ -82,7 +82,7 @@ bool has_window(const Transformer& model) {
   return has_block(model, Mixer::window_attention);
 }
 
-/// Combinations of features that Megatron-LM lacks: docs/targets.md gives the sources.
+/// Combinations of features that Megatron-LM does not support; docs/targets.md has the sources.
 constexpr ModelObstacle megatron_obstacles[] = {
     {"latent attention with biases",
      [](const Transformer& it) { return it.latent.kv_rank > 0 && bias_pattern(it) != BiasPattern::none; }},

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.hpp"
+#include "core/io/readers/transformer_reader.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -23,7 +24,7 @@ class PatternParser {
   }
 
  private:
-  static constexpr std::size_t max_layers = 100'000;
+  static constexpr std::size_t max_size = max_layers;
   static constexpr int max_nesting = 32;
 
   [[noreturn]] static void fail() { throw Error("", "not a pattern"); }
@@ -37,7 +38,7 @@ class PatternParser {
   std::size_t number() {
     std::size_t value = 0;
     const auto [end, status] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
-    if (status != std::errc() || value > max_layers) fail();
+    if (status != std::errc() || value > max_size) fail();
     text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
     return value;
   }
@@ -48,7 +49,7 @@ class PatternParser {
     do {
       const LayerPattern part = product(depth);
       all.insert(all.end(), part.begin(), part.end());
-      if (all.size() > max_layers) fail();
+      if (all.size() > max_size) fail();
     } while (skip('+'));
     return all;
   }
@@ -56,8 +57,8 @@ class PatternParser {
   LayerPattern product(int depth) {
     const LayerPattern once = term(depth);
     std::size_t times = 1;
-    while (skip('*')) times = std::min(times * number(), max_layers + 1);
-    if (times * once.size() > max_layers) fail();
+    while (skip('*')) times = std::min(times * number(), max_size + 1);
+    if (times * once.size() > max_size) fail();
     LayerPattern all;
     if (once.empty()) return all;
     for (std::size_t i = 0; i < times; ++i) all.insert(all.end(), once.begin(), once.end());

@@ -10,14 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/index.hpp"
+#include "core/io/readers/transformer_reader.hpp"
 #include "core/io/text/suggest.hpp"
 
 namespace dtfm::io {
 namespace {
 
 using nlohmann::json;
-
-constexpr int max_layer_number = 100'000;
 
 constexpr std::string_view block_keys[] = {"layer_types",
                                            "attention_layers",
@@ -66,7 +65,7 @@ class BlockReader {
 
   std::optional<int> number(const char* key, int min_value) const {
     const auto value = find(key);
-    return value ? std::optional(value->as_int(min_value, max_layer_number)) : std::nullopt;
+    return value ? std::optional(value->as_int(min_value, max_layers)) : std::nullopt;
   }
 
   std::optional<std::set<int>> indices(const char* key) const {
@@ -74,7 +73,7 @@ class BlockReader {
     if (!value || !value->is_array()) return std::nullopt;
     std::set<int> result;
     for (std::size_t i = 0; i < value->array_size("layers"); ++i)
-      result.insert(value->at(i).as_int(0, max_layer_number));
+      result.insert(value->at(i).as_int(0, max_layers));
     return result;
   }
 
@@ -142,7 +141,7 @@ class BlockReader {
       const std::string& letters = pattern->as_string();
       return !letters.empty() && letters[layer % letters.size()] == 'L' && layer + 1 < at(model_.layers);
     }
-    if (pattern) return (layer + 1) % at(pattern->as_int(1, max_layer_number)) != 0;
+    if (pattern) return (layer + 1) % at(pattern->as_int(1, max_layers)) != 0;
     if (const auto every = number("global_attn_every_n_layers", 1)) return layer % at(*every) != 0;
     return true;
   }
@@ -183,7 +182,7 @@ class BlockReader {
     std::size_t layer = 0;
     for (std::size_t run = 0; run < runs.array_size("runs"); ++run) {
       const JsonCursor types = runs.at(run).at(0);
-      const int repeats = runs.at(run).at(1).as_int(0, max_layer_number);
+      const int repeats = runs.at(run).at(1).as_int(0, max_layers);
       if (types.array_size("types") == 0) types.fail("must not be empty");
       for (int repeat = 0; repeat < repeats && layer <= blocks.size(); ++repeat)
         for (std::size_t i = 0; i < types.array_size("types"); ++i, ++layer)

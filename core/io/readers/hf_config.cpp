@@ -27,7 +27,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int max_size = 500'000'000;  // four times as much is an int
-constexpr int max_layers_in_file = 100'000;
 
 /// Sizes of a file before they are put together.
 struct Sizes {
@@ -215,8 +214,7 @@ class ConfigReader {
 
   void check_layer_counts() const {
     for (const int layers : {sizes_.model.layers, sizes_.t5.decoder_layers})
-      if (layers > max_layers_in_file)
-        config_.fail(fmt::format("has {} layers, more than {}", layers, max_layers_in_file));
+      if (layers > max_layers) config_.fail(fmt::format("has {} layers, more than {}", layers, max_layers));
   }
 
   /// The product of two sizes. Throws Error if it is too large for one.

@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int max_layers = 100'000, max_dimension = 1'000'000'000;
+constexpr int max_dimension = 1'000'000'000;
 constexpr double max_parameters = 1e18;  // per layer
 
 int read_count_or(const YamlMap& map, std::string_view key, int max_value, int default_value) {

@@ -17,8 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int max_layer_count = 100'000, max_width = 10'000'000, max_count = 1'000'000'000,
-              max_predicted_tokens = 16;
+constexpr int max_width = 10'000'000, max_count = 1'000'000'000, max_predicted_tokens = 16;
 
 constexpr std::string_view shape_keys[] = {"hidden",
                                            "heads",
@@ -227,10 +226,10 @@ void read_blocks(const YamlMap& map, Transformer& model) {
       kind.mlp = mlp_table()[mlp->choice(names_in(mlp_table()))].kind;
     check_block(item, kind, model);
     int repeat = 1;
-    read_number(entry, "repeat", max_layer_count, repeat);
+    read_number(entry, "repeat", max_layers, repeat);
     model.blocks.insert(model.blocks.end(), static_cast<std::size_t>(repeat), kind);
-    if (model.blocks.size() > static_cast<std::size_t>(max_layer_count))
-      throw value->value_error(fmt::format("has more than {} blocks", max_layer_count));
+    if (model.blocks.size() > static_cast<std::size_t>(max_layers))
+      throw value->value_error(fmt::format("has more than {} blocks", max_layers));
     if (model.layers > 0 && static_cast<int>(model.blocks.size()) > model.layers) break;
   }
   if (model.layers > 0 && static_cast<int>(model.blocks.size()) != model.layers)
@@ -315,7 +314,7 @@ std::vector<std::string_view> transformer_keys(std::initializer_list<std::string
 }
 
 Transformer read_transformer(const YamlMap& map, Transformer model) {
-  require_number(map, "layers", max_layer_count, model.layers);
+  require_number(map, "layers", max_layers, model.layers);
   read_sizes(map, model);
   return model;
 }

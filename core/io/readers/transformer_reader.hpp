@@ -12,6 +12,9 @@
 
 namespace dtfm::io {
 
+/// Of any model, whatever its file.
+inline constexpr int max_layers = 100'000;
+
 /// `others`, followed by the keys that `read_transformer` reads.
 std::vector<std::string_view> transformer_keys(std::initializer_list<std::string_view> others);
 
