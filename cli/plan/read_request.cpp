@@ -26,6 +26,12 @@ void change_job(const PlanOptions& options, Job& job) {
     job.automatic[Setting::tensor] = options.tensor_auto;
     job.listed.erase(Setting::tensor);
   }
+  if (options.expert || options.expert_auto) {
+    job.execution.expert = options.expert.value_or(1);
+    job.execution.stage_data.reset();
+    job.automatic[Setting::expert] = options.expert_auto;
+    job.listed.erase(Setting::expert);
+  }
   job.parallelism.uniform_pipelines = job.parallelism.uniform_pipelines || options.uniform_pipelines;
 }
 
@@ -41,6 +47,8 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
   if (options.tensor.value_or(plan.tensor) != plan.tensor)
     throw Error("--tensor", fmt::format("{}, but the plan has {} per stage", *options.tensor,
                                         format_count(plan.tensor, "device")));
+  if (const int expert = plan.execution.expert; options.expert.value_or(expert) != expert)
+    throw Error("--expert", fmt::format("{}, but the plan has {}", *options.expert, expert));
   check_batch_of_plan(options.batch, plan, *options.score);
 }
 

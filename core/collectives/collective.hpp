@@ -25,8 +25,9 @@ extern const GradientSync pair_all_reduce, tensor_all_reduce;
 
 /// What a group does. Sending is a message from the first member to the second. A reduce-scatter leaves each
 /// of n members with the sum of one part of their data; an all-gather sends one part of the data from each
-/// member to all. An all-reduce is both.
-enum class Collective : unsigned char { all_reduce, reduce_scatter, all_gather, send };
+/// member to all. An all-reduce is both. In an all-to-all, every member sends another n-th of its data to
+/// each member.
+enum class Collective : unsigned char { all_reduce, reduce_scatter, all_gather, all_to_all, send };
 
 /// A device, or several interchangeable ones.
 struct CollectiveMember {

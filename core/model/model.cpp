@@ -29,6 +29,7 @@ LayerKinds chain_kinds(const LayerChain& model) {
 Layer concatenate(Layer first, const Layer& second) {
   first.parameters += second.parameters;
   first.expert_parameters += second.expert_parameters;
+  first.routed_mlps += second.routed_mlps;
   first.matrix_parameters += second.matrix_parameters;
   first.tied_parameters += second.tied_parameters;
   first.forward += second.forward;
@@ -38,6 +39,7 @@ Layer concatenate(Layer first, const Layer& second) {
   first.unweighted += second.unweighted;
   first.orthogonalization += second.orthogonalization;
   first.output = second.output;
+  first.dispatched += second.dispatched;
   first.activation_memory += second.activation_memory;
   first.attention_memory += second.attention_memory;
   first.replicated_memory += second.replicated_memory;
@@ -91,7 +93,10 @@ std::vector<Layer> layer_chain(const LayerKinds& kinds) {
   return chain;
 }
 
-Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel) {
+Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel, int token_parts) {
+  for (Bytes* it :
+       {&layer.output, &layer.activation_memory, &layer.attention_memory, &layer.replicated_memory})
+    *it = *it / token_parts;
   const Bytes replicated = sequence_parallel ? Bytes() : layer.replicated_memory;
   layer.activation_memory = replicated + (layer.activation_memory - replicated) / tensor;
   layer.attention_memory = layer.attention_memory / tensor;

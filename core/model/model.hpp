@@ -19,6 +19,7 @@ struct Layer {
   std::string name;
   double parameters = 0;
   double expert_parameters = 0;  // part of them in routed experts, of which a token visits only some
+  double routed_mlps = 0;        // MLPs that consist of routed experts alone
   double matrix_parameters =
       0;  // part of them in matrices of blocks, which may be quantized and orthogonalized
   double tied_parameters = 0;  // part of them shared with the first layer; a stage with both holds one copy
@@ -28,6 +29,7 @@ struct Layer {
   Flops unweighted;            // part of the forward that is of neither scores nor products with weights
   Flops orthogonalization;     // of the matrices, once per iteration, if the optimizer orthogonalizes
   Bytes output;                // sent to the next layer
+  Bytes dispatched;            // vectors of tokens for routed experts, one per visit
   Bytes activation_memory;     // kept from forward to backward without recomputation, including the input
   Bytes attention_memory;      // part of it that selective recomputation does not keep
   /// Part of `activation_memory`, without the attention core, that every device of a tensor-parallel group
@@ -123,10 +125,11 @@ inline std::vector<Layer> layer_chain(const Model& model, ActivationBytes bytes)
   return layer_chain(layer_kinds(model, bytes));
 }
 
-/// Returns `layer` with `output` and the activation sizes reduced to what one of `tensor` devices holds: with
-/// sequence parallelism 1 / `tensor` of everything; without it, `output` and `replicated_memory` stay whole
-/// and the rest is divided. Parameters and FLOPs are unchanged.
-Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel);
+/// Returns `layer` with `output` and the activation sizes reduced to what one device holds, if `token_parts`
+/// groups of `tensor` devices compute different tokens: with sequence parallelism 1 / `tensor` of everything
+/// that its group computes; without it, `output` and `replicated_memory` of the group stay whole and the rest
+/// is divided. Parameters and FLOPs are unchanged.
+Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel, int token_parts = 1);
 
 /// Parameters of layers [first, second) of a chain; tied parameters count once.
 double parameters_of(const std::vector<Layer>& chain, std::pair<int, int> layers);

@@ -45,9 +45,15 @@ TokenLayer& TokenLayer::add_experts(const ExpertSizes& it) {
   const double weights = it.matrices * it.hidden * it.width, parameters = it.count * (weights + it.biases);
   layer_.parameters += parameters;
   layer_.expert_parameters += parameters;
+  layer_.dispatched += Bytes(tokens_ * it.per_token * it.hidden * bytes_.element);
   layer_.matrix_parameters += it.count * weights;
   layer_.forward += Flops(2 * tokens_ * it.per_token * weights);
   layer_.orthogonalization += Flops(it.count * it.matrices * orthogonalization_flops(it.hidden, it.width));
+  return *this;
+}
+
+TokenLayer& TokenLayer::route_mlp() {
+  layer_.routed_mlps += 1;
   return *this;
 }
 

@@ -31,6 +31,8 @@ class TokenLayer {
   TokenLayer& add_parameters(double count);
   /// Routed experts.
   TokenLayer& add_experts(const ExpertSizes& experts);
+  /// An MLP consists of them alone.
+  TokenLayer& route_mlp();
   /// Scores and weighted sums, which selective recomputation repeats. `memory` is what it then does not keep.
   TokenLayer& add_attention(double flops, Bytes memory);
   /// Other operations, which are not of matrices with parameters.

@@ -244,7 +244,7 @@ class LayerMaker {
     layer.add_experts({static_cast<double>(it.count), static_cast<double>(it.per_token), h_,
                        static_cast<double>(it.width), matrices, biases});
     layer.keep_product_input(it.per_token * (h_ + it.width)).keep(it.per_token * (matrices - 1) * it.width);
-    if (it.shared_width == 0) return;
+    if (it.shared_width == 0) return void(layer.route_mlp());
     layer.keep_product_input(h_, true);
     add_mlp_matrices(layer, h_, it.shared_width, model_.gated, false);
     if (it.shared_gate) layer.project(h_, 1, false);

@@ -30,25 +30,64 @@ int stage_with(const StageLayers& layers, int layer) {
 }  // namespace
 
 LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
-    : divides_messages_(divides_messages(job.parallelism)) {
+    : token_parts_(execution.stage_data.value_or(1)),
+      divides_messages_(divides_messages(job.parallelism)),
+      repeats_forward_(traits(execution.recomputation).repeats_all_reduces) {
   const ParameterBytes bytes = parameter_bytes(job.training);
   gradient_ = bytes.synced;
   weight_ = bytes.weights;
-  elements_ = tied_ = quantized_copies_ = {0};
+  elements_ = expert_elements_ = tied_ = quantized_copies_ = expert_copies_ = {0};
   const double copy = quantized_copy_bytes(job.training.matmul);
   for (const Layer& layer : layer_chain(job)) {
-    elements_.push_back(elements_.back() + layer.parameters);
+    const bool apart = execution.expert > 1;
+    const double experts = apart ? layer.expert_parameters : 0,
+                 expert_matrices = std::min(experts, layer.matrix_parameters);
+    elements_.push_back(elements_.back() + layer.parameters - experts);
+    expert_elements_.push_back(expert_elements_.back() + experts);
     tied_.push_back(tied_.back() + layer.tied_parameters);
-    quantized_copies_.push_back(quantized_copies_.back() + layer.matrix_parameters * copy);
+    quantized_copies_.push_back(quantized_copies_.back() +
+                                (layer.matrix_parameters - expert_matrices) * copy);
+    expert_copies_.push_back(expert_copies_.back() + expert_matrices * copy);
+    expert_tokens_.push_back(apart ? layer.dispatched.value() * execution.micro_batch : 0);
+    all_reduces_.push_back(2 - (apart ? static_cast<int>(layer.routed_mlps) : 0));
     output_.push_back(layer.output.value() * execution.micro_batch);
   }
 }
 
-int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass) {
-  return pass == Pass::backward && traits(execution.recomputation).repeats_all_reduces ? 4 : 2;
+namespace {
+
+/// Adds what the groups of `size` devices of a stage that follow one another do with `bytes` per device.
+void add_in_groups(const Communication& each, int size, double bytes, const Stage& stage,
+                   std::vector<Communication>& result) {
+  for (auto first = stage.devices.begin(); first != stage.devices.end(); first += size) {
+    Communication& it = result.emplace_back(each);
+    it.devices.assign(first, first + size);
+    it.pipelines.assign(at(size), each.pipelines.front());
+    it.stages.assign(at(size), each.stages.front());
+    it.bytes = bytes;
+  }
 }
 
-namespace {
+/// What the devices of a stage send each other for a layer in a pass.
+void add_exchanges(const LayerBytes& bytes, const Plan& plan, int pipeline, int number, int layer, Pass pass,
+                   std::vector<Communication>& result) {
+  const Stage& stage = plan.pipelines[at(pipeline)].stages[at(number)];
+  const StageMesh mesh = stage_mesh(plan.execution, stage.devices.size());
+  Communication it{.payload = Payload::partial_sums,
+                   .moment = Moment::after_pass,
+                   .pass = pass,
+                   .layers = {layer, layer + 1},
+                   .pipelines = {pipeline},
+                   .stages = {number},
+                   .algorithm = tensor_all_reduce,
+                   .count = bytes.all_reduces(layer, pass)};
+  if (mesh.tensor > 1) add_in_groups(it, mesh.tensor, bytes.output(layer) / mesh.data, stage, result);
+  it.payload = Payload::expert_tokens;
+  it.collective = Collective::all_to_all;
+  it.count = bytes.all_to_alls(layer, pass);
+  if (it.count > 0)
+    add_in_groups(it, mesh.expert, bytes.expert_tokens(layer) / mesh.devices(), stage, result);
+}
 
 /// The messages from a stage to the next one, or to the one before.
 void add_messages(const LayerBytes& bytes, const Plan& plan, int pipeline, int from, int to,
@@ -79,19 +118,9 @@ std::vector<Communication> pipeline_communications(const LayerBytes& bytes, cons
   const std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
   for (int stage = 0; at(stage) < stages.size(); ++stage) {
     const std::pair<int, int> layers = stages[at(stage)].layers;
-    const std::vector<int>& devices = stages[at(stage)].devices;
-    for (int layer = layers.first; devices.size() > 1 && layer < layers.second; ++layer)
+    for (int layer = layers.first; layer < layers.second; ++layer)
       for (const Pass pass : {Pass::forward, Pass::backward})
-        result.push_back({.payload = Payload::partial_sums,
-                          .moment = Moment::after_pass,
-                          .pass = pass,
-                          .layers = {layer, layer + 1},
-                          .devices = devices,
-                          .pipelines = std::vector<int>(devices.size(), pipeline),
-                          .stages = std::vector<int>(devices.size(), stage),
-                          .algorithm = tensor_all_reduce,
-                          .bytes = bytes.output(layer),
-                          .count = all_reduces_per_layer(plan.execution, pass)});
+        add_exchanges(bytes, plan, pipeline, stage, layer, pass, result);
     if (at(stage) + 1 < stages.size()) add_messages(bytes, plan, pipeline, stage, stage + 1, result);
     if (stage > 0) add_messages(bytes, plan, pipeline, stage, stage - 1, result);
   }
@@ -128,37 +157,57 @@ void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const>
   buckets.resize(count);
 }
 
+namespace {
+
+/// The largest number of shards that a stage of the bucket has.
+int most_shards(const Plan& plan, const GradientBucket& bucket, bool experts) {
+  int most = 1;
+  for (std::size_t i = 0; i < bucket.stages.size(); ++i)
+    if (bucket.stages[i] != no_index) {
+      const std::vector<int>& devices = devices_of(plan.pipelines[i], at(bucket.stages[i]));
+      most = std::max(most, stage_mesh(plan.execution, devices.size()).shards(experts));
+    }
+  return most;
+}
+
+/// Adds a communication for each of `it.parts` parts, among all devices of the bucket that have it.
+void add_parts(const Plan& plan, const GradientBucket& bucket, Communication it,
+               std::vector<Communication>& result) {
+  for (it.part = 0; it.part < it.parts; ++it.part) {
+    Communication& sync = result.emplace_back(it);
+    for (std::size_t i = 0; i < bucket.stages.size(); ++i) {
+      if (bucket.stages[i] == no_index) continue;
+      const std::vector<int>& devices = devices_of(plan.pipelines[i], at(bucket.stages[i]));
+      const int shards = stage_mesh(plan.execution, devices.size()).shards(it.experts);
+      for (std::size_t rank = at(rank_of_part(it.part, it.parts, shards)); rank < devices.size();
+           rank += at(shards)) {
+        sync.devices.push_back(devices[rank]);
+        sync.pipelines.push_back(static_cast<int>(i));
+        sync.stages.push_back(bucket.stages[i]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
                                           const GradientBucket& bucket) {
   const bool is_scattered = traits(plan.execution.optimizer_sharding).optimizer &&
                             !traits(plan.execution.messaging).all_reduces_shards;
-  Communication sync{.payload = Payload::gradients,
-                     .moment = Moment::after_last_backward,
-                     .layers = bucket.layers,
-                     .algorithm = plan.execution.gradient_sync,
-                     .collective = is_scattered ? Collective::reduce_scatter : Collective::all_reduce,
-                     .overlaps = plan.execution.overlap};
-  const std::size_t count = bucket.stages.size();
-  sync.devices.reserve(count);
-  sync.pipelines.reserve(count);
-  sync.stages.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (bucket.stages[i] == no_index) continue;
-    sync.pipelines.push_back(static_cast<int>(i));
-    sync.stages.push_back(bucket.stages[i]);
-    const std::size_t degree = devices_of(plan.pipelines[i], at(bucket.stages[i])).size();
-    sync.parts = std::max(sync.parts, static_cast<int>(degree));
-  }
-  sync.bytes = bytes.gradients(bucket.layers, bucket.holds_first) / sync.parts;
   std::vector<Communication> syncs;
-  syncs.reserve(at(sync.parts));
-  for (int part = 1; part < sync.parts; ++part) syncs.push_back(sync);
-  syncs.push_back(std::move(sync));
-  for (std::size_t part = 0; part < syncs.size(); ++part) {
-    Communication& it = syncs[part];
-    it.part = static_cast<int>(part);
-    for (std::size_t i = 0; i < it.stages.size(); ++i)
-      it.devices.push_back(device_of_part(stage_devices(plan, it, i), it.part, it.parts));
+  for (const bool experts : {false, true}) {
+    if (experts && bytes.expert_elements(bucket.layers) == 0) continue;
+    Communication sync{.payload = Payload::gradients,
+                       .moment = Moment::after_last_backward,
+                       .layers = bucket.layers,
+                       .experts = experts,
+                       .parts = most_shards(plan, bucket, experts),
+                       .algorithm = plan.execution.gradient_sync,
+                       .collective = is_scattered ? Collective::reduce_scatter : Collective::all_reduce,
+                       .overlaps = plan.execution.overlap};
+    sync.bytes = bytes.gradients(bucket.layers, bucket.holds_first, experts) / sync.parts;
+    add_parts(plan, bucket, sync, syncs);
   }
   return syncs;
 }
@@ -168,7 +217,7 @@ Communication parameter_gather(const LayerBytes& bytes, const Communication& gra
   gather.payload = Payload::parameters;
   gather.moment = Moment::after_update;
   gather.collective = Collective::all_gather;
-  gather.bytes = bytes.parameters(gather.layers, holds_first) / gather.parts;
+  gather.bytes = bytes.parameters(gather.layers, holds_first, gather.experts) / gather.parts;
   gather.overlaps = false;
   return gather;
 }
@@ -186,16 +235,17 @@ std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
       if (ours == theirs) continue;
       const int parts = parts_between(ours, theirs);
       for (int part = 0; part < parts; ++part)
-        syncs.push_back({.payload = Payload::tied_gradients,
-                         .moment = Moment::after_gradient_sync,
-                         .layers = {layer, layer + 1},
-                         .devices = {device_of_part(ours, part, parts), device_of_part(theirs, part, parts)},
-                         .pipelines = {i, i},
-                         .stages = {first, last},
-                         .part = part,
-                         .parts = parts,
-                         .algorithm = pair_all_reduce,
-                         .bytes = bytes.tied_gradients(layer) / parts});
+        syncs.push_back(
+            {.payload = Payload::tied_gradients,
+             .moment = Moment::after_gradient_sync,
+             .layers = {layer, layer + 1},
+             .devices = {device_of_part(ours, part, parts), device_of_part(theirs, part, parts)},
+             .pipelines = {i, i},
+             .stages = {first, last},
+             .part = part,
+             .parts = parts,
+             .algorithm = pair_all_reduce,
+             .bytes = bytes.tied_gradients(layer) * plan.execution.stage_data.value_or(1) / parts});
     }
   return syncs;
 }
@@ -254,7 +304,9 @@ std::vector<Communication> replica_communications(const LayerBytes& bytes, const
           gathers.push_back(parameter_gather(bytes, it, buckets[number].holds_first));
         syncs.push_back(std::move(it));
       }
-    const auto by_part = [](const Communication& a, const Communication& b) { return a.part < b.part; };
+    const auto by_part = [](const Communication& a, const Communication& b) {
+      return std::pair(a.experts, a.part) < std::pair(b.experts, b.part);
+    };
     std::stable_sort(syncs.begin(), syncs.end(), by_part);
     std::stable_sort(gathers.begin(), gathers.end(), by_part);
   }

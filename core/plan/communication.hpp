@@ -11,6 +11,7 @@
 #include "core/collectives/collective.hpp"
 #include "core/plan/job.hpp"
 #include "core/plan/plan.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "core/plan/virtual_stages.hpp"
 
 namespace dtfm {
@@ -18,6 +19,7 @@ namespace dtfm {
 enum class Payload : unsigned char {
   activations,     // over a boundary between stages, or their gradients if a backward pass sends them
   partial_sums,    // of activations or their gradients, which the devices of a stage add up
+  expert_tokens,   // vectors of tokens to the devices with their experts, results back, or their gradients
   gradients,       // of parameters
   tied_gradients,  // of the parameters that a layer shares with the first one
   parameters
@@ -42,6 +44,7 @@ struct Communication {
   std::pair<int, int> layers = {};
   std::vector<int> devices = {};                 // in the order of the collective
   std::vector<int> pipelines = {}, stages = {};  // [member]: what its device computes
+  bool experts = false;  // gradients or parameters of routed experts, not of what surrounds them
   // The data of its layers are divided among `parts` communications; this is number `part`.
   int part = 0, parts = 1;
   GradientSync algorithm = GradientSync::ring;
@@ -57,7 +60,8 @@ inline const std::vector<int>& stage_devices(const Plan& plan, const Communicati
   return devices_of(plan.pipelines[at(it.pipelines[member])], at(it.stages[member]));
 }
 
-/// Bytes of what layers [first, second) communicate, uncompressed, of all parts together.
+/// Bytes of what layers [first, second) communicate, uncompressed, of all parts together. Where experts are
+/// divided apart (StageMesh), they are not part of the elements.
 class LayerBytes {
  public:
   LayerBytes(const Job& job, const ExecutionConfig& execution);
@@ -68,40 +72,67 @@ class LayerBytes {
   double elements(std::pair<int, int> layers, bool with_first) const {
     return between(elements_, layers) - (with_first ? between(tied_, layers) : 0);
   }
-  /// Copies of the weights that the layers multiply in another format.
-  double quantized_copies(std::pair<int, int> layers) const { return between(quantized_copies_, layers); }
-  double gradients(std::pair<int, int> layers, bool with_first) const {
-    return elements(layers, with_first) * gradient_;
+  double expert_elements(std::pair<int, int> layers) const { return between(expert_elements_, layers); }
+  /// Parameters that one device of a stage has.
+  double held_elements(std::pair<int, int> layers, bool with_first, const StageMesh& mesh) const {
+    return elements(layers, with_first) / mesh.shards(false) + expert_elements(layers) / mesh.shards(true);
   }
-  double parameters(std::pair<int, int> layers, bool with_first) const {
-    return elements(layers, with_first) * weight_;
+  /// Copies of the weights that the layers multiply in another format.
+  double quantized_copies(std::pair<int, int> layers, const StageMesh& mesh) const {
+    return between(quantized_copies_, layers) / mesh.shards(false) +
+           between(expert_copies_, layers) / mesh.shards(true);
+  }
+  double gradients(std::pair<int, int> layers, bool with_first, bool experts = false) const {
+    return (experts ? expert_elements(layers) : elements(layers, with_first)) * gradient_;
+  }
+  double parameters(std::pair<int, int> layers, bool with_first, bool experts = false) const {
+    return (experts ? expert_elements(layers) : elements(layers, with_first)) * weight_;
   }
   double tied_gradients(int layer) const { return between(tied_, {layer, layer + 1}) * gradient_; }
   /// What a layer computes for a micro-batch. Its gradients have as many bytes.
   double output(int layer) const { return output_[at(layer)]; }
   /// One of the `parts` messages in which a micro-batch crosses the boundary after a layer.
-  double message(int layer, int parts) const { return output(layer) / (divides_messages_ ? parts : 1); }
+  double message(int layer, int parts) const {
+    return output(layer) / (divides_messages_ ? parts : token_parts_);
+  }
+  /// Vectors of tokens that a micro-batch sends to experts on other devices; 0 if they are not divided apart.
+  double expert_tokens(int layer) const { return expert_tokens_[at(layer)]; }
+  /// All-reduces of a layer's output in a tensor-parallel group, and all-to-alls among its experts, in a
+  /// pass.
+  int all_reduces(int layer, Pass pass) const { return all_reduces_[at(layer)] * rounds(pass); }
+  int all_to_alls(int layer, Pass pass) const { return expert_tokens(layer) > 0 ? 2 * rounds(pass) : 0; }
 
  private:
   static double between(const std::vector<double>& before, std::pair<int, int> layers) {
     return before[at(layers.second)] - before[at(layers.first)];
   }
 
-  std::vector<double> elements_, tied_, quantized_copies_;  // of all layers before, [layer]
-  std::vector<double> output_;                              // [layer]
-  double gradient_ = 0, weight_ = 0;                        // bytes of an element
-  bool divides_messages_ = true;
+  /// Recomputation repeats the communications of the forward.
+  int rounds(Pass pass) const { return pass == Pass::backward && repeats_forward_ ? 2 : 1; }
+
+  // Of all layers before, [layer].
+  std::vector<double> elements_, expert_elements_, tied_, quantized_copies_, expert_copies_;
+  std::vector<double> output_, expert_tokens_;  // [layer]
+  std::vector<int> all_reduces_;                // [layer]: in the forward
+  double gradient_ = 0, weight_ = 0;            // bytes of an element
+  int token_parts_ = 1;
+  bool divides_messages_ = true, repeats_forward_ = false;
 };
 
-/// The all-reduces of a tensor-parallel stage.
-///
-/// Every layer is divided as Megatron-LM divides the blocks of a transformer (Shoeybi et al., arXiv
-/// 1909.08053, section 3; Narayanan et al., arXiv 2104.04473, section 2.3), also in models of kind `layers`:
-/// each has two all-reduces of its output in the forward, two in the backward, and with recompute `full`
-/// those of the forward once more. (With sequence parallelism, Korthikanti et al., arXiv 2205.05198, each
-/// all-reduce becomes a reduce-scatter and an all-gather, which send the same messages.) The all-reduces of
-/// the embedding and of the head are not modelled. Activations inside a stage are not compressed.
-int all_reduces_per_layer(const ExecutionConfig& execution, Pass pass);
+// What the devices of a stage send each other.
+//
+// Tensor-parallel groups: every layer is divided as Megatron-LM divides the blocks of a transformer (Shoeybi
+// et al., arXiv 1909.08053, section 3; Narayanan et al., arXiv 2104.04473, section 2.3), also in models of
+// kind `layers`: each has two all-reduces of its output in the forward, two in the backward, and with
+// recompute `full` those of the forward once more. (With sequence parallelism, Korthikanti et al., arXiv
+// 2205.05198, each all-reduce becomes a reduce-scatter and an all-gather, which send the same messages.) The
+// all-reduces of the embedding and of the head are not modelled. Activations inside a stage are not
+// compressed.
+//
+// Groups that divide experts (StageMesh::expert): a layer sends every token to its experts and their results
+// back, an all-to-all each, in the forward and in the backward, and with recompute `full` once more. Tokens
+// visit all experts equally often, and each visit is a message of its own (no deduplication). MLPs that
+// consist of such experts alone need no all-reduces.
 
 // The following functions take plans whose stages are the virtual stages (expand_virtual_stages).
 
@@ -129,7 +160,8 @@ struct GradientBucket {
 /// `overlap`. Reuses the memory of `buckets`.
 void find_gradient_buckets(const Plan& plan, std::span<const StageLayers* const> layers, int layer_count,
                            std::vector<GradientBucket>& buckets);
-/// The synchronization of a bucket, in as many parts as the largest of its stages has devices.
+/// The synchronization of a bucket, in as many parts as the largest of its stages has shards; then that of
+/// its experts, if these are divided apart, which begins when the former has ended.
 std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& plan,
                                           const GradientBucket& bucket);
 /// The all-gather of parameters that follows the update of a sharded optimizer, after the synchronization of

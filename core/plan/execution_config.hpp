@@ -26,6 +26,8 @@ enum class Setting : unsigned char {
   pipeline,
   data,
   tensor,
+  stage_data,
+  expert,
   schedule,
   chunks,
   flush,
@@ -63,6 +65,10 @@ struct Compression {
 
 struct ExecutionConfig {
   int micro_batch = 1;  // sequences
+  /// Degrees inside a stage (core/plan/stage_mesh.hpp). Without `stage_data`, plans have 1, and the planner
+  /// chooses it for a job.
+  std::optional<int> stage_data = {};
+  int expert = 1;
   Schedule schedule = Schedule::gpipe;
   std::optional<int> chunks = {};  // virtual stages per device, for schedule interleaved
   /// Micro-batches after which the pipeline is flushed; empty: once per iteration.

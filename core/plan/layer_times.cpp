@@ -144,14 +144,12 @@ bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tens
   return highest > 0 && flops > highest * seconds;
 }
 
-LayerTimes::LayerTimes(const Problem& problem, const ExecutionConfig& execution,
-                       std::vector<int> tensor_degrees)
+LayerTimes::LayerTimes(const Problem& problem, const ExecutionConfig& execution, std::vector<int> stage_sizes)
     : job_(problem.job),
-      micro_batch_(execution.micro_batch),
-      recomputation_(execution.recomputation),
+      execution_(execution),
       topology_(problem.topology),
       kinds_(layer_kinds(job_.model, activation_bytes(job_.training))),
-      tensor_degrees_(std::move(tensor_degrees)),
+      stage_sizes_(std::move(stage_sizes)),
       times_(topology_.gpus.size()) {
   std::vector<bool> is_used(topology_.gpus.size());
   for (const Device& device : topology_.devices)
@@ -162,8 +160,8 @@ LayerTimes::LayerTimes(const Problem& problem, const ExecutionConfig& execution,
       check_profile_matches(*profile, job_);
       check_names(*profile, kinds_);
     }
-    for (const int tensor : tensor_degrees_)
-      times_[gpu].push_back(gpu_times(topology_.gpus[gpu], tensor, problem));
+    for (const int devices : stage_sizes_)
+      times_[gpu].push_back(gpu_times(topology_.gpus[gpu], devices, problem));
   }
 }
 
@@ -197,12 +195,14 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
         std::any_of(times.begin(), times.end(), [](const Times& it) { return it.has_unknown_updates; }))
       notes.push_back(
           fmt::format("the profile of GPU {} has no times of optimizer steps, which are counted as 0", name));
-    for (std::size_t degree = 0; degree < tensor_degrees_.size(); ++degree)
-      if (const auto& layers = times_[at(gpu)][degree].extrapolated; !layers.empty())
+    for (std::size_t size = 0; size < stage_sizes_.size(); ++size)
+      if (const auto& layers = times_[at(gpu)][size].extrapolated; !layers.empty())
         notes.push_back(fmt::format(
             "times on GPU {} are extrapolated{}: its profile does not contain micro-batch {} at tensor "
             "degree {}",
-            name, format_layer_names(layers, kinds_.kinds.size()), micro_batch_, tensor_degrees_[degree]));
+            name, format_layer_names(layers, kinds_.kinds.size()),
+            execution_.micro_batch / execution_.stage_data.value_or(1),
+            stage_mesh(execution_, at(stage_sizes_[size])).tensor));
     for (const Times& times : times_[at(gpu)]) {
       if (times.beyond_peak.empty()) continue;
       notes.push_back(
@@ -213,40 +213,56 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
     }
   }
   const auto* transformer = std::get_if<Transformer>(&job_.model);
-  for (const int tensor : tensor_degrees_)
-    if (transformer != nullptr && transformer->heads % tensor != 0)
+  for (const int devices : stage_sizes_)
+    if (const int tensor = stage_mesh(execution_, at(devices)).tensor;
+        transformer != nullptr && transformer->heads % tensor != 0)
       notes.push_back(
           fmt::format("trainers cannot divide {} attention heads evenly among {} tensor-parallel devices",
                       transformer->heads, tensor));
   return notes;
 }
 
-/// Scales the times of the only measured row to the micro-batch by the ratio of roofline estimates without
-/// calibration. The time to launch kernels is at most the measured time.
-void LayerTimes::scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Layer& kind, int tensor,
-                                   const RooflineConstants& estimated) const {
+/// Scales the times of the only measured row to the micro-batch of a device by the ratio of roofline
+/// estimates without calibration. The time to launch kernels is at most the measured time.
+void LayerTimes::scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Layer& kind,
+                                   const StageMesh& mesh, const RooflineConstants& estimated) const {
   const ProfileRow& row = *time.scaled_from;
-  const double tensor_scale = static_cast<double>(row.tensor) / tensor;
+  const int own_micro_batch = execution_.micro_batch / mesh.data;
+  const double tensor_scale = static_cast<double>(row.tensor) / mesh.tensor;
   const auto scaled_s = [&](const Timing ProfileRow::*pass) {
     const double measured_s = (row.*pass).median_s;
     RooflineConstants constants = estimated;
     constants.launch_s = std::min(constants.launch_s, measured_s);
     const auto estimate_s = [&](int micro_batch) {
-      return (estimated_row(gpu, kind, job_.training, constants, micro_batch, row.tensor,
+      return (estimated_row(gpu, kind, job_.training, constants, micro_batch, {.tensor = row.tensor},
                             job_.parallelism.sequence_parallel).*
               pass)
           .median_s;
     };
     const double from_s = estimate_s(row.micro_batch);
-    const double growth =
-        from_s > 0 ? estimate_s(micro_batch_) / from_s : static_cast<double>(micro_batch_) / row.micro_batch;
+    const double growth = from_s > 0 ? estimate_s(own_micro_batch) / from_s
+                                     : static_cast<double>(own_micro_batch) / row.micro_batch;
     return measured_s * growth * tensor_scale;
   };
   time.forward_s = scaled_s(&ProfileRow::forward);
   time.backward_s = scaled_s(&ProfileRow::backward);
 }
 
-LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Problem& problem) const {
+/// Of a device that computes its part of the micro-batch. Its expert layers are assumed to take as long as if
+/// it had all experts, each of which then has fewer tokens.
+ProfiledTime LayerTimes::profiled_on_mesh(const LayerProfile& profile, const Gpu& gpu, const Layer& kind,
+                                          const StageMesh& mesh, const RooflineConstants& estimated) const {
+  ProfiledTime time = profiled_time(profile, kind.name, execution_.micro_batch / mesh.data, mesh.tensor);
+  if (time.scaled_from && !job_.efficiency && can_estimate(gpu, job_.training))
+    scale_by_roofline(time, gpu, kind, mesh, estimated);
+  if (time.update_s && mesh.divides_experts() && kind.parameters > 0)
+    *time.update_s *= mesh.held_parameters(kind) / (kind.parameters / mesh.tensor);
+  return time;
+}
+
+LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Problem& problem) const {
+  const StageMesh mesh = stage_mesh(execution_, at(devices));
+  const bool shards_updates = traits(execution_.optimizer_sharding).optimizer;
   const Calibration& constants = problem.constants;
   const double scale = constants.compute_scale;
   const RooflineConstants estimated = problem.roofline.of(job_.training);
@@ -255,21 +271,19 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Proble
                                    constants.launch_scale * estimated.launch_s, scale * estimated.update};
   const LayerProfile* profile = profile_of(job_, gpu);
   const auto row_of = [&](const Layer& kind) {
-    return job_.efficiency
-               ? analytic_row(gpu, kind, job_.training, *job_.efficiency / scale, micro_batch_, tensor)
-               : estimated_row(gpu, kind, job_.training, roofline, micro_batch_, tensor,
-                               job_.parallelism.sequence_parallel);
+    return job_.efficiency ? analytic_row(gpu, kind, job_.training, *job_.efficiency / scale,
+                                          execution_.micro_batch, mesh)
+                           : estimated_row(gpu, kind, job_.training, roofline, execution_.micro_batch, mesh,
+                                           job_.parallelism.sequence_parallel);
   };
   Times times;
   try {
     for (const Layer& kind : kinds_.kinds) {
       ProfiledTime time;
       if (profile) {
-        time = profiled_time(*profile, kind.name, micro_batch_, tensor);
-        if (time.scaled_from && !job_.efficiency && can_estimate(gpu, job_.training))
-          scale_by_roofline(time, gpu, kind, tensor, estimated);
+        time = profiled_on_mesh(*profile, gpu, kind, mesh, estimated);
         if (time.extrapolated) times.extrapolated.push_back(kind.name);
-        if (is_beyond_peak(gpu, kind, micro_batch_, tensor, time.forward_s + time.backward_s))
+        if (is_beyond_peak(gpu, kind, execution_.micro_batch, devices, time.forward_s + time.backward_s))
           times.beyond_peak.push_back(kind.name);
         time.forward_s *= scale;
         time.backward_s *= scale;
@@ -280,8 +294,10 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Proble
         const ProfileRow row = row_of(kind);
         time = {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s};
       }
-      const double recompute_s = time.forward_s * recomputed_share(kind, recomputation_);
-      const double update = time.update_s.value_or(0);
+      const double recompute_s = time.forward_s * recomputed_share(kind, execution_.recomputation);
+      double update = time.update_s.value_or(0);
+      if (shards_updates && kind.parameters > 0)
+        update *= kind.parameters / mesh.devices() / mesh.held_parameters(kind);
       times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update,
                                update * tied_share(kind), time.backward_s * weight_gradient_share(kind)});
     }
@@ -291,22 +307,22 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Proble
   return times;
 }
 
-const LayerTimes::Times& LayerTimes::times_of(int device, int tensor) const {
-  const auto degree = std::find(tensor_degrees_.begin(), tensor_degrees_.end(), tensor);
-  DTFM_ASSERT(degree != tensor_degrees_.end());
+const LayerTimes::Times& LayerTimes::times_of(int device, int devices) const {
+  const auto size = std::find(stage_sizes_.begin(), stage_sizes_.end(), devices);
+  DTFM_ASSERT(size != stage_sizes_.end());
   const int gpu = topology_.devices[at(device)].gpu;
-  return times_[at(gpu)][static_cast<std::size_t>(degree - tensor_degrees_.begin())];
+  return times_[at(gpu)][static_cast<std::size_t>(size - stage_sizes_.begin())];
 }
 
-bool LayerTimes::includes_all_reduces(int device, int tensor) const {
-  return topology_.devices[at(device)].gpu >= 0 && times_of(device, tensor).includes_all_reduces;
+bool LayerTimes::includes_all_reduces(int device, int devices) const {
+  return topology_.devices[at(device)].gpu >= 0 && times_of(device, devices).includes_all_reduces;
 }
 
-LayerTime LayerTimes::of(int layer, int device, int tensor) const {
+LayerTime LayerTimes::of(int layer, int device, int devices) const {
   const Device& it = topology_.devices[at(device)];
   if (it.gpu < 0)
     throw Error("", fmt::format("the speed of device {} is unknown: it has no `gpu` in the topology", it.id));
-  const Times& times = times_of(device, tensor);
+  const Times& times = times_of(device, devices);
   if (!times.error.empty()) throw Error("", fmt::format("device {}: {}", it.id, times.error));
   LayerTime sum;
   for (const int kind : kinds_.kinds_of_layer[at(layer)]) {

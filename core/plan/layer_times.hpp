@@ -7,6 +7,7 @@
 
 #include "core/model/layer_profile.hpp"
 #include "core/plan/problem.hpp"
+#include "core/plan/stage_mesh.hpp"
 
 namespace dtfm {
 
@@ -33,18 +34,19 @@ const LayerProfile* profile_of(const Job& job, const Gpu& gpu);
 /// multiplied by the calibrated compute scale, but the time to launch kernels by the launch scale.
 class LayerTimes {
  public:
-  /// `tensor_degrees` are the degrees that will be requested. `problem` must outlive this. Throws Error for a
-  /// profile with another precision or of a transformer with other sizes, or one that cannot distinguish the
-  /// layers.
-  LayerTimes(const Problem& problem, const ExecutionConfig& execution, std::vector<int> tensor_degrees);
+  /// `stage_sizes` are the numbers of devices that will be requested. `problem` must outlive this. Throws
+  /// Error for a profile with another precision or of a transformer with other sizes, or one that cannot
+  /// distinguish the layers.
+  LayerTimes(const Problem& problem, const ExecutionConfig& execution, std::vector<int> stage_sizes);
 
-  /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `tensor`
-  /// devices that share it. The backward includes what recomputation repeats of the forward. Throws Error if
-  /// the time cannot be determined: no GPU given, neither a profile of it nor a peak, or a profile without
-  /// the layer.
-  LayerTime of(int layer, int device, int tensor) const;
-  /// Whether the times of `tensor` devices like this one contain the all-reduces between them.
-  bool includes_all_reduces(int device, int tensor) const;
+  /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `devices`
+  /// that share it. The backward includes what recomputation repeats of the forward; the update is that of
+  /// all parameters that the device has, or with a sharded optimizer that of an equal part of the layer.
+  /// Throws Error if the time cannot be determined: no GPU given, neither a profile of it nor a peak, or a
+  /// profile without the layer.
+  LayerTime of(int layer, int device, int devices) const;
+  /// Whether the times of so many devices like this one contain the all-reduces between them.
+  bool includes_all_reduces(int device, int devices) const;
 
   /// Returns notes on the reliability of times on these devices: GPUs with neither profile nor efficiency,
   /// profiles that may be of another model, times outside of the measured range or faster than the GPU's peak
@@ -53,7 +55,7 @@ class LayerTimes {
   std::vector<std::string> notes(std::span<const int> devices) const;
 
  private:
-  /// Times of all layers on one GPU at one tensor degree; an empty list and the reason in `error` if they
+  /// Times of all layers on one GPU in stages of one size; an empty list and the reason in `error` if they
   /// cannot be determined.
   struct Times {
     std::vector<LayerTime> by_kind;
@@ -62,18 +64,19 @@ class LayerTimes {
     bool has_unknown_updates = false;  // for layers with parameters; unknown updates count as 0
     std::string error;
   };
-  void scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Layer& kind, int tensor,
+  void scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Layer& kind, const StageMesh& mesh,
                          const RooflineConstants& estimated) const;
-  Times gpu_times(const Gpu& gpu, int tensor, const Problem& problem) const;
-  const Times& times_of(int device, int tensor) const;
+  ProfiledTime profiled_on_mesh(const LayerProfile& profile, const Gpu& gpu, const Layer& kind,
+                                const StageMesh& mesh, const RooflineConstants& estimated) const;
+  Times gpu_times(const Gpu& gpu, int devices, const Problem& problem) const;
+  const Times& times_of(int device, int devices) const;
 
   const Job& job_;
-  int micro_batch_;
-  Recomputation recomputation_;
+  const ExecutionConfig execution_;
   const Topology& topology_;
   LayerKinds kinds_;
-  std::vector<int> tensor_degrees_;
-  std::vector<std::vector<Times>> times_;  // [GPU][index of the tensor degree]
+  std::vector<int> stage_sizes_;
+  std::vector<std::vector<Times>> times_;  // [GPU][index of the size]
 };
 
 }  // namespace dtfm

@@ -10,7 +10,7 @@
 namespace dtfm {
 namespace {
 
-/// What one of `tensor` devices computes and moves for one kind of layer, per micro-batch.
+/// What one device computes and moves for one kind of layer, per micro-batch.
 struct LayerWork {
   double forward_flops = 0, backward_flops = 0, bytes = 0, state_bytes = 0;
 };
@@ -26,12 +26,13 @@ double product_time_share(const Gpu& gpu, const Layer& kind, const Training& tra
   return 1 - share * (1 - peak->value() / quantized->value());
 }
 
-LayerWork work_of(const Layer& kind, const Training& training, int micro_batch, int tensor,
+LayerWork work_of(const Layer& kind, const Training& training, int micro_batch, const StageMesh& mesh,
                   bool sequence_parallel) {
-  const double share = static_cast<double>(micro_batch) / tensor;
-  const double parameters = kind.parameters / tensor;
+  const double share = static_cast<double>(micro_batch) / mesh.devices();
+  const double parameters = mesh.held_parameters(kind);
   const bool computes = kind.forward.value() > 0;
-  const Bytes activations = with_activations_of_device(kind, tensor, sequence_parallel).activation_memory;
+  const Bytes activations =
+      with_activations_of_device(kind, mesh.tensor, sequence_parallel, mesh.data).activation_memory;
   return {kind.forward.value() * share, kind.backward.value() * share,
           activations.value() * micro_batch + (computes ? parameters * bytes_per_element(training) : 0),
           parameters * parameter_bytes(training).resident};
@@ -65,14 +66,14 @@ bool can_estimate(const Gpu& gpu, const Training& training) {
 }
 
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
-                         const RooflineConstants& roofline, int micro_batch, int tensor,
+                         const RooflineConstants& roofline, int micro_batch, const StageMesh& mesh,
                          bool sequence_parallel) {
   const double peak = require_peak(gpu, training);
   if (!gpu.memory_bandwidth)
     throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no "
                                 "`memory_bandwidth`",
                                 gpu.name));
-  const LayerWork work = work_of(kind, training, micro_batch, tensor, sequence_parallel);
+  const LayerWork work = work_of(kind, training, micro_batch, mesh, sequence_parallel);
   const double flops_per_second = peak / product_time_share(gpu, kind, training);
   const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte,
                traffic_s = work.bytes / bytes_per_second;
@@ -87,15 +88,15 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
   const double backward = pass_s(work.backward_flops, memory_backward);
   double update = roofline.update * work.state_bytes / bytes_per_second;
   if (traits(training.optimizer).orthogonalizes)
-    update += roofline.compute * kind.orthogonalization.value() / tensor / peak;
-  return {kind.name, micro_batch, tensor, {forward}, {backward}, Timing{update}, {}, {}};
+    update += roofline.compute * kind.orthogonalization.value() / mesh.tensor / peak;
+  return {kind.name, micro_batch, mesh.tensor, {forward}, {backward}, Timing{update}, {}, {}};
 }
 
 ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
-                        int micro_batch, int tensor) {
-  const LayerWork work = work_of(kind, training, micro_batch, tensor, true);
+                        int micro_batch, const StageMesh& mesh) {
+  const LayerWork work = work_of(kind, training, micro_batch, mesh, true);
   const double rate = require_peak(gpu, training) * efficiency / product_time_share(gpu, kind, training);
-  return {kind.name, micro_batch, tensor, {work.forward_flops / rate}, {work.backward_flops / rate},
+  return {kind.name, micro_batch, mesh.tensor, {work.forward_flops / rate}, {work.backward_flops / rate},
           {},        {},          {}};
 }
 
@@ -114,7 +115,7 @@ LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& r
     for (const int tensor : tensor_degrees)
       for (const int micro_batch : micro_batches)
         profile.rows.push_back(estimated_row(gpu, kind, job.training, roofline.of(job.training), micro_batch,
-                                             tensor, job.parallelism.sequence_parallel));
+                                             {.tensor = tensor}, job.parallelism.sequence_parallel));
   return profile;
 }
 

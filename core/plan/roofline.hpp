@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/plan/job.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "core/cluster/topology.hpp"
 
 namespace dtfm {
@@ -46,16 +47,16 @@ std::optional<FlopsPerSecond> matmul_peak(const Gpu& gpu, const Training& traini
 /// memory bandwidth.
 bool can_estimate(const Gpu& gpu, const Training& training);
 
-/// Estimates one kind of the job's layers at one micro-batch size, on one of `tensor` devices, which divide
-/// its memory traffic as they divide its activations. Throws Error unless `can_estimate`.
+/// Estimates one kind of the job's layers at one micro-batch size, on one of the devices of a mesh, which
+/// divide its memory traffic as they divide its activations. Throws Error unless `can_estimate`.
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
-                         const RooflineConstants& roofline, int micro_batch, int tensor,
+                         const RooflineConstants& roofline, int micro_batch, const StageMesh& mesh,
                          bool sequence_parallel);
 
 /// Like `estimated_row`, from FLOPs alone: seconds = FLOPs ÷ (peak · efficiency); updates take no time.
 /// Throws Error if no peak is known.
 ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
-                        int micro_batch, int tensor);
+                        int micro_batch, const StageMesh& mesh);
 
 /// Returns rows of `estimated_row` for every kind of layer, tensor degree and micro-batch size.
 LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& roofline,

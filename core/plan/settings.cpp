@@ -205,6 +205,14 @@ Values run_tensor_degrees(const TargetTraits& target, const Job&) {
   return target.tensor_parallelism ? Values() : Values{1};
 }
 
+Values run_expert_parallelism(const TargetTraits& target, const Job&) {
+  return target.expert_parallelism ? Values() : Values{1};
+}
+
+Values run_stage_data(const TargetTraits& target, const Job&) {
+  return target.expert_parallelism ? Values() : Values{SettingValue()};
+}
+
 Values run_flushes(const TargetTraits& target, const Job&) {
   return target.flushes == FlushSupport::never ? Values{SettingValue()} : Values();
 }
@@ -323,6 +331,30 @@ constexpr auto settings = std::to_array<SettingTraits>({
                               .is_degree = true,
                               .runs = run_tensor_degrees,
                               .target_rank = 3}),
+    of<&ExecutionConfig::stage_data>(
+        {.kind = Setting::stage_data,
+         .name = "stage_data",
+         .meaning =
+             "number of groups of `tensor` devices in a stage that compute different sequences of each "
+             "micro-batch, with the same parameters outside of experts; must divide `micro_batch`. A stage "
+             "has `tensor` × `stage_data` devices. By default the smallest number that `expert` requires",
+         .none_is_open = true,
+         .runs = run_stage_data,
+         .target_rank = 3,
+         .diff = {.none = "1", .rank = 1}}),
+    of<&ExecutionConfig::expert>(
+        {.kind = Setting::expert,
+         .name = "expert",
+         .meaning =
+             "expert-parallel degree: number of devices of a stage among which the experts of each layer are "
+             "divided, each device with whole experts (expert tensor parallelism 1); must divide `tensor` × "
+             "`stage_data` and the number of experts. 1: experts are divided by `tensor` like the other "
+             "parameters",
+         .may_be_auto = true,
+         .may_be_list = true,
+         .runs = run_expert_parallelism,
+         .target_rank = 3,
+         .diff = {.rank = 1}}),
     of<&ExecutionConfig::schedule>(
         {.kind = Setting::schedule,
          .name = "schedule",

@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,15 +22,30 @@ std::string find_stage_of_degree(const Plan& plan, int degree) {
 
 }  // namespace
 
-std::vector<int> tensor_degrees(const Plan& plan) {
-  std::set<int> degrees;
+std::vector<int> stage_sizes(const Plan& plan) {
+  std::set<int> sizes;
   for (const Pipeline& pipeline : plan.pipelines)
-    for (const Stage& stage : pipeline.stages) degrees.insert(static_cast<int>(stage.devices.size()));
-  return {degrees.begin(), degrees.end()};
+    for (const Stage& stage : pipeline.stages) sizes.insert(static_cast<int>(stage.devices.size()));
+  return {sizes.begin(), sizes.end()};
+}
+
+std::vector<int> tensor_degrees(const Plan& plan) {
+  std::vector<int> degrees = stage_sizes(plan);
+  for (int& it : degrees) it /= plan.execution.stage_data.value_or(1);
+  return degrees;
+}
+
+void check_stage_sizes(const Plan& plan) {
+  for (const int size : stage_sizes(plan))
+    for (const auto& [name, degree] : {std::pair("stage_data", plan.execution.stage_data.value_or(1)),
+                                       std::pair("expert", plan.execution.expert)})
+      if (size % degree != 0)
+        throw Error("", fmt::format("{} has {} devices, not a multiple of `{}`, {}",
+                                    find_stage_of_degree(plan, size), size, name, degree));
 }
 
 void check_tensor_degrees(const Plan& plan) {
-  const std::vector<int> degrees = tensor_degrees(plan);
+  const std::vector<int> degrees = stage_sizes(plan);
   for (std::size_t i = 1; i < degrees.size(); ++i) {
     const int smaller = degrees[i - 1], larger = degrees[i];
     if (larger % smaller != 0)

@@ -190,6 +190,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .model_obstacle = megatron_obstacle,
      .encoders = false,
      .flash_in_16_bits = true,
+     .expert_parallelism = true,
      .tensor_division = TensorDivision::widths,
      .overlap = true,
      .tied_embedding_sync = true},
@@ -343,10 +344,12 @@ std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tens
   const bool sequence_parallel = target.sequence_parallel.value_or(job.parallelism.sequence_parallel);
   if (has_block(*model, Mlp::experts)) {
     const Experts& experts = model->experts;
-    for (const int width : {experts.width, experts.shared_width})
+    const bool are_divided = job.execution.expert == 1;  // by tp
+    for (const int width : {are_divided ? experts.width : 0, experts.shared_width})
       if (width % tensor != 0)
         return fmt::format("experts of width {} are not a multiple of tp={}", width, tensor);
-    if (experts.biases) return fmt::format("experts with biases cannot be divided by tp={}", tensor);
+    if (experts.biases && are_divided)
+      return fmt::format("experts with biases cannot be divided by tp={}", tensor);
     if (!sequence_parallel)
       return fmt::format("experts with tp={} require `sequence_parallel: true`", tensor);
   }

@@ -9,6 +9,7 @@
 
 #include "core/base/index.hpp"
 #include "core/plan/target.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "core/plan/virtual_stages.hpp"
 
 namespace dtfm {
@@ -27,6 +28,7 @@ class Requirements {
 
   void check() const {
     check_model(target_, job_);
+    if (!target_.expert_parallelism) check_no_expert_parallelism();
     if (!target_.tensor_parallelism) check_no_tensor_parallelism();
     check_chunks();
     if (target_.uniform_pipelines) check_uniform_pipelines();
@@ -64,11 +66,22 @@ class Requirements {
   bool has_chunks() const { return traits(plan_.execution.schedule).has_chunks; }
   int chunks() const { return stage_chunks(plan_.execution); }
 
+  int tensor_of(const Stage& stage) const { return stage_mesh(plan_.execution, stage.devices.size()).tensor; }
+
+  void check_no_expert_parallelism() const {
+    const int expert = plan_.execution.expert, data = plan_.execution.stage_data.value_or(1);
+    if (expert > 1 || data > 1)
+      reject(
+          fmt::format("the plan has expert {} and stage_data {}; exports to {} have no expert parallelism; "
+                      "plan with --expert 1",
+                      expert, data, target_.name));
+  }
+
   void check_no_tensor_parallelism() const {
     for_each_stage([&](std::size_t s, const Stage& stage) {
-      if (stage.devices.size() > 1)
+      if (tensor_of(stage) > 1)
         reject(fmt::format("stage {} uses tp={}; {} has no tensor parallelism; plan with --tensor 1", s,
-                           stage.devices.size(), target_.name));
+                           tensor_of(stage), target_.name));
     });
   }
 
@@ -102,11 +115,11 @@ class Requirements {
                         "global batch; {}",
                         p, first_.micro_batches, pipeline.micro_batches, target_.name, heterogeneous_fix()));
     });
-    const std::size_t degree = first_.stages.front().devices.size();
+    const int degree = tensor_of(first_.stages.front());
     for_each_stage([&](std::size_t s, const Stage& stage) {
-      if (stage.devices.size() != degree)
+      if (tensor_of(stage) != degree)
         reject(fmt::format("stage {} uses tp={}, stage 0 tp={}; {} has one tensor-parallel size; {}", s,
-                           stage.devices.size(), degree, target_.name, heterogeneous_fix()));
+                           tensor_of(stage), degree, target_.name, heterogeneous_fix()));
     });
   }
 
@@ -173,8 +186,7 @@ class Requirements {
 
   void check_tensor_degrees() const {
     for_each_stage([&](std::size_t, const Stage& stage) {
-      if (const std::string obstacle = tensor_obstacle(target_, job_, static_cast<int>(stage.devices.size()));
-          !obstacle.empty())
+      if (const std::string obstacle = tensor_obstacle(target_, job_, tensor_of(stage)); !obstacle.empty())
         reject(obstacle + "; plan with another --tensor");
     });
   }

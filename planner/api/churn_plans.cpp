@@ -99,7 +99,7 @@ class ChurnPlans {
   /// The plan with as many micro-batches between flushes as fit, if its schedule keeps all of them.
   void offer(const search::DecidedJob& decided, Plan plan) {
     const auto job = std::make_shared<const search::DecidedJob>(problem_, decided.problem.job,
-                                                                tensor_degrees(plan), network_);
+                                                                stage_sizes(plan), network_);
     const int flush = cost::max_fitting_flush(job->model, plan);
     const Job& of = decided.problem.job;
     if (!of.execution.flush && !of.target && flush > plan.execution.flush.value_or(0) &&

@@ -98,7 +98,7 @@ search::PlanCandidate evaluate(const PlanRequest& request, const Plan& plan) {
   problem.job.execution = plan.execution;
   const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
   const auto job =
-      std::make_shared<const search::DecidedJob>(problem, problem.job, tensor_degrees(plan), network);
+      std::make_shared<const search::DecidedJob>(problem, problem.job, stage_sizes(plan), network);
   for (const int device : pipeline_major(plan))
     if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
   return search::evaluate_plan(job, plan, search::PlanScore(request.options.objective, problem.topology));

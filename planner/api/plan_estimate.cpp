@@ -88,7 +88,7 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
   if (!traits(options.objective).device_weight)
     return PlanBound{time_bound.value, iteration_s, time_bound.method};
   const int groups = stages.value_or(cost::min_stages(*inputs)) * replicas.value_or(1);
-  return weighted_bound(options.objective, best, groups * model.by_degree.front().tensor(), iteration_s);
+  return weighted_bound(options.objective, best, groups * model.by_degree.front().devices(), iteration_s);
 }
 
 }  // namespace dtfm::api

@@ -12,12 +12,15 @@ std::vector<RankAssignment> assign_ranks(const Plan& plan, const Job& job, RankO
   std::vector<RankAssignment> assignments;
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
     const auto layers = layers_by_stage(plan.pipelines[p], stage_chunks(job));
-    for (std::size_t s = 0; s < layers.size(); ++s) {
-      const std::vector<int>& devices = plan.pipelines[p].stages[s].devices;
-      for (std::size_t t = 0; t < devices.size(); ++t)
-        assignments.push_back(
-            {devices[t], static_cast<int>(p), static_cast<int>(s), static_cast<int>(t), layers[s]});
-    }
+    const std::size_t groups = at(plan.execution.stage_data.value_or(1));
+    for (std::size_t group = 0; group < groups; ++group)
+      for (std::size_t s = 0; s < layers.size(); ++s) {
+        const std::vector<int>& devices = plan.pipelines[p].stages[s].devices;
+        const std::size_t tensor = devices.size() / groups;
+        for (std::size_t t = 0; t < tensor; ++t)
+          assignments.push_back({devices[group * tensor + t], static_cast<int>(p * groups + group),
+                                 static_cast<int>(s), static_cast<int>(t), layers[s]});
+      }
   }
   if (order == RankOrder::stage_major)
     std::stable_sort(assignments.begin(), assignments.end(),

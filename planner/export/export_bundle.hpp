@@ -27,6 +27,7 @@ struct GpuLocation {
 /// The role of one rank. `pipeline` and `stage` are indices also if pipelines are heterogeneous.
 struct RankAssignment {
   int device = 0;  // index into ExportBundle::locations
+  /// Pipelines of the trainer: each of the `stage_data` groups of a stage belongs to another one.
   int pipeline = 0, stage = 0, shard = 0;
   /// Layers [first, last) of each virtual stage of the worker; more than one only with schedule interleaved.
   std::vector<std::pair<int, int>> layers;

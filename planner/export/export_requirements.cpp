@@ -9,6 +9,7 @@
 #include "core/base/index.hpp"
 #include "core/collectives/collective.hpp"
 #include "core/plan/target.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "core/plan/virtual_stages.hpp"
 
 namespace dtfm::exporter {
@@ -71,7 +72,7 @@ int micro_batches_per_flush(const ExportBundle& bundle) {
 }
 
 int tensor_degree(const ExportBundle& bundle) {
-  return static_cast<int>(first_pipeline(bundle).stages.front().devices.size());
+  return stage_mesh(bundle.job.execution, first_pipeline(bundle).stages.front().devices.size()).tensor;
 }
 
 }  // namespace dtfm::exporter

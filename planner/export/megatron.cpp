@@ -22,14 +22,17 @@ constexpr std::string_view target_name = "megatron";
 
 constexpr ExportedSettings exported = {{
     {Setting::global_batch, SettingForm::file, "`--global-batch-size`"},
-    {Setting::micro_batch, SettingForm::file, "`--micro-batch-size`"},
+    {Setting::micro_batch, SettingForm::file, "`--micro-batch-size` × `stage_data`"},
     {Setting::precision, SettingForm::file,
      "`--fp16`, `--bf16`; without them Transformer Engine multiplies in TF32"},
     {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
     {Setting::optimizer, SettingForm::file, "`--optimizer adam`"},
     {Setting::pipeline, SettingForm::file, "`--pipeline-model-parallel-size`"},
-    {Setting::data, SettingForm::layout, "ranks ÷ (tensor size × pipeline size)"},
+    {Setting::data, SettingForm::layout, "ranks ÷ (tensor size × pipeline size × `stage_data`)"},
     {Setting::tensor, SettingForm::file, "`--tensor-model-parallel-size`"},
+    {Setting::stage_data, SettingForm::layout,
+     "ranks ÷ (tensor size × pipeline size × pipelines of the plan)"},
+    {Setting::expert, SettingForm::file, "`--expert-model-parallel-size`, `--expert-tensor-parallel-size 1`"},
     {Setting::schedule, SettingForm::file,
      "`--pipeline-model-parallel-layout`, `--overlap-p2p-communication-warmup-flush`"},
     {Setting::chunks, SettingForm::file, "`--pipeline-model-parallel-layout`: its stages ÷ pipeline size"},
@@ -107,6 +110,14 @@ std::string first_run_flags(const Transformer& model) {
          "  --distributed-timeout-minutes 60\n";
 }
 
+/// Degrees of models with experts. Megatron-LM divides each expert by the tensor size unless told otherwise.
+std::string expert_flags(const ExportBundle& bundle) {
+  if (!has_block(model_of(bundle), Mlp::experts)) return "";
+  const int expert = bundle.job.execution.expert;
+  return fmt::format("  --expert-model-parallel-size {}\n{}", expert,
+                     expert > 1 ? "  --expert-tensor-parallel-size 1\n" : "");
+}
+
 ExportFiles files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
   const Transformer& model = model_of(bundle);
@@ -124,9 +135,8 @@ ExportFiles files(const ExportBundle& bundle) {
       rank_order_name(bundle.order),
       tensor_degree(bundle) > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1  # required before Blackwell GPUs\n"
                                 : "",
-      tensor_degree(bundle), stage_count(bundle),
-      has_block(model, Mlp::experts) ? "  --expert-model-parallel-size 1\n" : "", model.layers,
-      format_layout(bundle), bundle.job.execution.micro_batch, training.global_batch);
+      tensor_degree(bundle), stage_count(bundle), expert_flags(bundle), model.layers, format_layout(bundle),
+      bundle.job.execution.micro_batch / bundle.job.execution.stage_data.value_or(1), training.global_batch);
   if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
   text += size_flags(model);
   for (const auto& [name, value] : io::megatron_arguments(run_of(bundle))) text += argument_line(name, value);
@@ -173,7 +183,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const std::string& layout = flags.text("--pipeline-model-parallel-layout");
   const int parts = 1 + static_cast<int>(std::count(layout.begin(), layout.end(), '|'));
   return {std::move(rows), micro_batch_counts(plan),
-          io::megatron_settings(flags, parts / flags.number("--pipeline-model-parallel-size").value())};
+          io::megatron_settings(flags, parts / flags.number("--pipeline-model-parallel-size").value(),
+                                bundle.job.execution.stage_data)};
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {

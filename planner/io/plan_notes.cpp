@@ -224,7 +224,7 @@ Notes comm_cost_notes(const api::PlanAnswer& answer) {
 
 Notes notes_of(const api::PlanAnswer& answer) {
   if (answer.comm_cost) return comm_cost_notes(answer);
-  Notes notes = LayerTimes(answer.problem, answer.plan.execution, tensor_degrees(answer.plan))
+  Notes notes = LayerTimes(answer.problem, answer.plan.execution, stage_sizes(answer.plan))
                     .notes(pipeline_major(answer.plan));
   if (!answer.search && !answer.is_given) return notes;
   append(answer.search ? search_notes(answer) : given_notes(answer), notes);

@@ -175,7 +175,7 @@ std::vector<std::string> layer_time_notes(const api::SimulateResult& result) {
   std::iota(devices.begin(), devices.end(), 0);
   if (!result.is_swarm()) devices = pipeline_major(result.plan);
   return LayerTimes(result.problem, result.plan.execution,
-                    result.is_swarm() ? std::vector{1} : tensor_degrees(result.plan))
+                    result.is_swarm() ? std::vector{1} : stage_sizes(result.plan))
       .notes(devices);
 }
 

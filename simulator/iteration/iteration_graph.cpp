@@ -67,9 +67,11 @@ class IterationGraph {
     std::size_t sum = 0;
     for (const Pipeline& pipeline : plan_.pipelines)
       for (const Stage& stage : pipeline.stages) {
-        const std::size_t tensor = stage.devices.size();
+        const std::size_t devices = stage.devices.size();
         const std::size_t tasks_per_micro_batch =
-            tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
+            devices == 1
+                ? 4
+                : (6 + 2 * at(plan_.execution.expert - 1)) * (devices + 1);  // with exchanges and joins
         sum += tasks_per_micro_batch * at(pipeline.micro_batches);
       }
     return sum + 1000;
@@ -178,8 +180,11 @@ class IterationGraph {
     }
   }
 
-  /// Of hierarchical synchronization, per site.
-  int shards() const { return is_sharded_ ? replicas_ : 0; }
+  /// Devices with the same parameters that partition them; 1 if they do not.
+  int sharing(const Communication& it) const {
+    const StageMesh mesh = stage_mesh(plan_.execution, stage_devices(plan_, it, 0).size());
+    return is_sharded_ ? replicas_ * mesh.copies(it.experts) : 1;
+  }
 
   /// Returns, for each holder, the task after which it takes part in a synchronization. `ready`: for each
   /// holder, the tasks after which its data are ready. With a barrier, all holders begin together, as the
@@ -224,7 +229,7 @@ class IterationGraph {
 
   void add(const Communication& it, bool overlaps) {
     const bool is_tied = it.payload == Payload::tied_gradients;
-    DTFM_ASSERT(paths_ || is_tied || it.devices.size() == plan_.pipelines.size());
+    DTFM_ASSERT(paths_ || is_tied || it.devices.size() >= plan_.pipelines.size());
     const bool compressed = it.payload == Payload::gradients && is_compressed(it.devices);
     const double bytes = compressed ? it.bytes * plan_.execution.compression.gradients : it.bytes,
                  compression_s = compressed ? model_.gradient_compression_s(bytes) : 0;
@@ -235,37 +240,46 @@ class IterationGraph {
       if (compression_s > 0) ready.back() = {add_compression(it, i, compression_s, 0, ready.back().front())};
     }
     const SyncGroup group{it.devices,      bytes, sync_starts(it.devices, ready, start_label(it)),
-                          it.layers.first, part,  {it.collective, shards()},
+                          it.layers.first, part,  {it.collective, is_sharded_ ? sharing(it) : 0},
                           overlaps};
     const std::vector<int> ends = add_sync(it.algorithm, group);
     for (std::size_t i = 0; i < ends.size(); ++i)
       if (it.moment == Moment::after_update)
         pending_.push_back({it.devices[i], ends[i]});
       else
-        set_sum(it, i,
-                compression_s > 0 ? add_compression(it, i, compression_s / replicas_, 1, ends[i]) : ends[i]);
+        set_sum(
+            it, i,
+            compression_s > 0 ? add_compression(it, i, compression_s / sharing(it), 1, ends[i]) : ends[i]);
   }
 
   /// The tasks after which a member has its data.
   std::vector<int> ready_of(const Communication& it, std::size_t member) {
     const int device = it.devices[member], pipeline = it.pipelines[member];
-    if (it.moment == Moment::after_update) return last_[device];
+    if (it.moment == Moment::after_update) {
+      std::vector<int> ready = last_[device];
+      for (const DeviceTask& pending : pending_)  // gathers of other parameters
+        if (it.experts && pending.device == device) ready.push_back(pending.task);
+      return ready;
+    }
     const bool is_tied = it.payload == Payload::tied_gradients;
     // Backward computes the first layer of a group last, so its gradients are the last to be ready.
     const int layer = is_tied && member == 0 ? 0 : it.layers.first;
     std::vector<int> ready;
-    if (is_tied) ready = synchronized_[{pipeline, layer, device}];
-    const std::vector<int>& by_rank = ends_[at(pipeline)].gradients[at(layer)];
-    ready.push_back(by_rank[at(rank_of_part(it.part, it.parts, static_cast<int>(by_rank.size())))]);
+    if (is_tied || it.experts) ready = synchronized_[{pipeline, layer, device}];
+    const std::vector<int>& stage = stage_devices(plan_, it, member);
+    const auto rank = std::find(stage.begin(), stage.end(), device) - stage.begin();
+    ready.push_back(ends_[at(pipeline)].gradients[at(layer)][static_cast<std::size_t>(rank)]);
     return ready;
   }
 
   /// Records the task after which a member has the sum of its gradients.
   void set_sum(const Communication& it, std::size_t member, int task) {
     last_[it.devices[member]].push_back(task);
-    if (it.payload != Payload::gradients) return;
+    if (it.payload != Payload::gradients || it.experts) return;
+    const LayerBytes& bytes = model_.bytes();
     for (int layer = it.layers.first; layer < it.layers.second; ++layer)
-      if (layer == 0 || model_.bytes().tied_gradients(layer) > 0)
+      if (layer == 0 || bytes.tied_gradients(layer) > 0 ||
+          (layer == it.layers.first && bytes.expert_elements(it.layers) > 0))
         synchronized_[{it.pipelines[member], layer, it.devices[member]}].push_back(task);
   }
 
@@ -276,12 +290,16 @@ class IterationGraph {
     if (it.payload == Payload::tied_gradients) start.pipeline = it.pipelines.front();
     if (it.moment == Moment::after_update)
       start.phase = 2 * static_cast<int>(it.devices.size());  // no algorithm has so many
+    if (it.experts)
+      start.phase = 2 * static_cast<int>(it.devices.size()) + (it.moment == Moment::after_update ? 3 : 1);
     return start;
   }
 
-  /// The part, if the same devices may have several: those of a stage with fewer devices.
+  /// The part, if the same devices may have several: those of a stage with fewer devices, or experts besides
+  /// other parameters.
   int label_of(const Communication& it) const {
     if (it.payload == Payload::tied_gradients) return it.parts > 1 ? it.part : no_index;
+    if (it.experts) return it.part;
     for (std::size_t i = 0; i < it.stages.size(); ++i)
       if (stage_devices(plan_, it, i).size() < at(it.parts)) return it.part;
     return no_index;
@@ -317,7 +335,8 @@ class IterationGraph {
   std::vector<PipelineEndTasks> ends_;
   std::map<int, std::vector<int>> last_;  // [device]: tasks so far that end its part
   std::vector<DeviceTask> pending_;       // tasks to be added to `last_`
-  // [pipeline, layer, device]: the tasks after which the replicas have synchronized a tied layer.
+  // [pipeline, layer, device]: the tasks after which the replicas have synchronized a layer, without experts,
+  // if others wait for that.
   std::map<std::array<int, 3>, std::vector<int>> synchronized_;
 };
 
@@ -335,6 +354,7 @@ void check_plan(const Plan& plan, const PathSchedule* paths = nullptr) {
     throw Error("", fmt::format("{} is not supported with paths of micro-batches",
                                 name_of(plan.execution.optimizer_sharding)));
   check_size(plan);
+  check_stage_sizes(plan);
   check_tensor_degrees(plan);
 }
 

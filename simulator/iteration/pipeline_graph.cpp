@@ -42,6 +42,19 @@ struct Part {
   int layer = no_index;  // of the label, if the part is a single layer
 };
 
+/// Messages of one payload between the devices of a stage, whose groups all exchange equally much.
+struct StageExchange {
+  Activity activity;
+  std::vector<Communication> of_group;  // those of one group
+  /// Each of the messages of all groups: its share of what a device sends, and to whom it goes.
+  struct Message {
+    Channel channel;
+    int rank = 0, peer = no_index;  // no peer: the next device of the ring
+    double share = 1;
+  };
+  std::vector<Message> messages = {};
+};
+
 /// Gloo sends ready notifications and messages one after another over one connection.
 Channel announced_channel(GraphBuilder& builder, int from, int to) {
   Channel channel = builder.channel(from, to, Activity::send_activations);
@@ -81,8 +94,9 @@ class PipelineGraph {
   void run(int stage, const Operation& operation);
   int receive(int stage, const Operation& operation);
   void find_communications();
-  void find_rings();
-  int add_all_reduces(int stage, std::pair<int, int> layers, Pass pass, TaskLabel label);
+  void find_exchanges(const std::vector<Communication>& all, int stage);
+  int add_exchange(int stage, const StageExchange& exchange, std::pair<int, int> layers, Pass pass,
+                   TaskLabel label);
   void compute(int stage, const Operation& operation, int received);
   void send(int stage, const Operation& operation);
   std::vector<int> sent_by_rank(int stage, const Operation& operation, std::span<const int> messages);
@@ -114,9 +128,7 @@ class PipelineGraph {
   const bool divides_messages_;  // between the devices of a stage
   int devices_ = 1;              // number of devices of each rank; stage s is on device s % devices_
   std::vector<StageLoad> loads_;
-  std::vector<std::vector<Communication>> all_reduces_;  // [stage]
-  // [stage][rank of the sender][part of the message]; empty if no stage needs time for all-reduces.
-  std::vector<std::vector<std::vector<Channel>>> rings_;
+  std::vector<std::vector<StageExchange>> exchanges_;  // [stage]: in their order after each pass
   Direction forward_{Activity::send_activations}, backward_{Activity::send_gradients};
   std::vector<int> gradients_left_;     // [stage]: micro-batches without gradients of parameters
   std::vector<std::vector<int>> last_;  // [device][rank]: its last task, for which its next one waits
@@ -169,12 +181,8 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
 
 void PipelineGraph::find_communications() {
   const std::vector<Communication> all = pipeline_communications(model_.bytes(), plan_, number_);
-  all_reduces_.resize(pipeline_.stages.size());
-  for (const Communication& it : all)
-    if (it.payload == Payload::partial_sums) all_reduces_[at(it.stages.front())].push_back(it);
-  if (std::any_of(pipeline_.stages.begin(), pipeline_.stages.end(),
-                  [&](const Stage& it) { return model_.has_all_reduces(it); }))
-    find_rings();
+  exchanges_.resize(pipeline_.stages.size());
+  for (int stage = 0; stage < stages(); ++stage) find_exchanges(all, stage);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     Direction& direction = pass == Pass::forward ? forward_ : backward_;
     direction.messages.resize(pipeline_.stages.size());
@@ -191,16 +199,38 @@ void PipelineGraph::find_communications() {
   }
 }
 
-void PipelineGraph::find_rings() {
-  rings_.resize(pipeline_.stages.size());
-  for (std::size_t stage = 0; stage < rings_.size(); ++stage) {
-    const std::vector<int>& devices = pipeline_.stages[stage].devices;
-    const HostChannels hosts(builder_.topology(), devices);
-    for (std::size_t rank = 0; devices.size() > 1 && rank < devices.size(); ++rank) {
-      std::vector<Channel>& parts = rings_[stage].emplace_back();
-      for (const auto& [from, to] : hosts.next_in_ring(rank))
-        parts.push_back(builder_.channel(from, to, Activity::all_reduce));
+/// Groups whose layer times contain the exchange, or of a single device, send nothing.
+void PipelineGraph::find_exchanges(const std::vector<Communication>& all, int stage) {
+  const std::vector<int>& devices = pipeline_.stages[at(stage)].devices;
+  for (const auto& [payload, activity] : {std::pair(Payload::partial_sums, Activity::all_reduce),
+                                          std::pair(Payload::expert_tokens, Activity::all_to_all)}) {
+    StageExchange exchange{activity, {}};
+    std::set<int> known;  // first devices of groups
+    for (const Communication& it : all) {
+      if (it.payload != payload || it.stages.front() != stage) continue;
+      const bool is_ring = payload == Payload::partial_sums;
+      if (is_ring && !model_.has_all_reduces(it.devices, devices.size())) continue;
+      if (known.empty() || *known.begin() == it.devices.front()) exchange.of_group.push_back(it);
+      if (!known.insert(it.devices.front()).second) continue;
+      const auto rank_of = [&](int device) {
+        return static_cast<int>(std::find(devices.begin(), devices.end(), device) - devices.begin());
+      };
+      const HostChannels hosts(builder_.topology(), it.devices);
+      for (std::size_t i = 0; i < it.devices.size(); ++i) {
+        const int from = it.devices[i];
+        if (!is_ring) {
+          for (const int to : it.devices)
+            if (to != from)
+              exchange.messages.push_back({builder_.channel(from, to, activity), rank_of(from), rank_of(to)});
+          continue;
+        }
+        const auto parts = hosts.next_in_ring(i);
+        for (const auto& [sender, receiver] : parts)
+          exchange.messages.push_back({builder_.channel(sender, receiver, activity), rank_of(from), no_index,
+                                       1 / static_cast<double>(parts.size())});
+      }
     }
+    if (!exchange.messages.empty()) exchanges_[at(stage)].push_back(std::move(exchange));
   }
 }
 
@@ -397,11 +427,10 @@ Activity activity_of(Kind kind) {
   return Activity::weight_gradient;
 }
 
-/// With several devices per stage, a part is complete only after its all-reduces, of which the computation of
+/// With several devices per stage, a part is complete only after its exchanges, of which the computation of
 /// weight gradients has none.
 void PipelineGraph::compute(int stage, const Operation& operation, int received) {
-  const bool reduces =
-      operation.kind != Kind::weight_gradient && model_.has_all_reduces(pipeline_.stages[at(stage)]);
+  const bool exchanges = operation.kind != Kind::weight_gradient;
   const Pass pass = operation.kind == Kind::forward ? Pass::forward : Pass::backward;
   std::vector<int>& last = last_[at(stage % devices_)];
   for (const Part& part : parts(stage, operation.kind)) {
@@ -412,37 +441,46 @@ void PipelineGraph::compute(int stage, const Operation& operation, int received)
           builder_.compute(device_of(stage, rank), part.seconds, std::array{last[at(rank)], received}, of);
     }
     received = no_index;
-    if (reduces && part.layers.first < part.layers.second) {
+    for (const StageExchange& exchange : exchanges_[at(stage)]) {
+      if (!exchanges || part.layers.first == part.layers.second) break;
       TaskLabel of = label(Activity::wait, stage, operation, no_index);
       of.layer = part.layer;
-      last.assign(last.size(), add_all_reduces(stage, part.layers, pass, of));
+      if (const int end = add_exchange(stage, exchange, part.layers, pass, of); end != no_index)
+        last.assign(last.size(), end);
     }
     if (completes_gradients(stage, operation.kind)) set_gradients(part.layers, last);
   }
 }
 
-/// The messages of all layers are merged into one transfer per device, which takes latency and overhead of
-/// every message: n all-reduces of S bytes among t devices, over links of B bytes per second, take 2 n
-/// (t − 1) (latency + overhead + S / (t B)). They begin when all devices have computed. Returns the task that
-/// ends when all have the results.
-int PipelineGraph::add_all_reduces(int stage, std::pair<int, int> layers, Pass pass, TaskLabel label) {
-  const std::vector<std::vector<Channel>>& ring = rings_[at(stage)];
-  const int tensor = degree(stage), steps = 2 * (tensor - 1);
-  DTFM_ASSERT(tensor > 1 && tensor_all_reduce == GradientSync::ring);
-  double bytes = 0, messages = 0;
-  for (const Communication& it : all_reduces_[at(stage)])
-    if (it.pass == pass && it.layers.first >= layers.first && it.layers.second <= layers.second) {
-      bytes += it.count * steps * it.bytes / tensor;
-      messages += it.count * steps;
-    }
+/// The messages of all layers are merged into one transfer per device and peer, which takes latency and
+/// overhead of every message: n all-reduces of S bytes among t devices, over links of B bytes per second,
+/// take 2 n (t − 1) (latency + overhead + S / (t B)); n all-to-alls of S bytes among e devices, all of whose
+/// messages leave at once, n (latency + overhead + S / (e B)) if no link is shared. They begin when all
+/// devices have computed. Returns the task that ends when all have the results; no_index if the layers send
+/// nothing.
+int PipelineGraph::add_exchange(int stage, const StageExchange& exchange, std::pair<int, int> layers,
+                                Pass pass, TaskLabel label) {
+  DTFM_ASSERT(tensor_all_reduce == GradientSync::ring);
+  double bytes = 0, messages = 0;  // of each device to one peer
+  for (const Communication& it : exchange.of_group) {
+    if (it.pass != pass || it.layers.first < layers.first || it.layers.second > layers.second) continue;
+    const double members = static_cast<double>(it.devices.size()),
+                 steps = it.collective == Collective::all_to_all ? 1 : 2 * (members - 1);
+    bytes += it.count * steps * it.bytes / members;
+    messages += it.count * steps;
+  }
+  if (messages == 0) return no_index;
   label.phase = pass == Pass::backward ? 1 : 0;
+  if (exchange.activity == Activity::all_to_all) label.phase += 17;  // other waits have 0 to 16
   const std::array ready{builder_.join(last_[at(stage % devices_)], label)};
-  label.activity = Activity::all_reduce;
+  label.activity = exchange.activity;
   std::vector<int> arrived;
-  for (label.rank = 0; label.rank < tensor; ++label.rank)
-    for (const Channel& part : ring[at(label.rank)])
-      arrived.push_back(builder_.send_sequentially(
-          part, bytes / static_cast<double>(ring[at(label.rank)].size()), messages, ready, label));
+  for (const StageExchange::Message& it : exchange.messages) {
+    label.rank = it.rank;
+    TaskLabel of = label;
+    if (it.peer != no_index) of.phase = 2 * it.peer + (pass == Pass::backward ? 1 : 0);
+    arrived.push_back(builder_.send_sequentially(it.channel, bytes * it.share, messages, ready, of));
+  }
   label.rank = no_index;
   label.activity = Activity::wait;
   label.phase += 2;

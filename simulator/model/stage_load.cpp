@@ -31,7 +31,7 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
           activation_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
       gradient_compression_s_per_byte_(
           gradient_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
-      times_(problem, plan.execution, tensor_degrees(plan)),
+      times_(problem, plan.execution, stage_sizes(plan)),
       chain_(layer_chain(problem.job)),
       bytes_(problem.job, plan.execution) {}
 
@@ -49,11 +49,10 @@ LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
   return slowest;
 }
 
-bool LoadModel::has_all_reduces(const Stage& stage) const {
-  const int tensor = static_cast<int>(stage.devices.size());
-  return tensor > 1 && !std::all_of(stage.devices.begin(), stage.devices.end(), [&](int device) {
-           return times_.includes_all_reduces(device, tensor) &&
-                  topology_.devices[at(device)].host == topology_.devices[at(stage.devices.front())].host;
+bool LoadModel::has_all_reduces(std::span<const int> devices, std::size_t stage_size) const {
+  return devices.size() > 1 && !std::all_of(devices.begin(), devices.end(), [&](int device) {
+           return times_.includes_all_reduces(device, static_cast<int>(stage_size)) &&
+                  topology_.devices[at(device)].host == topology_.devices[at(devices.front())].host;
          });
 }
 
@@ -74,14 +73,14 @@ double LoadModel::gradient_compression_s(double bytes) const {
   return bytes / execution_.compression.gradients * gradient_compression_s_per_byte_;
 }
 
-/// Bytes held permanently per parameter.
-double LoadModel::state_bytes_per_parameter() const {
+/// Bytes held permanently per parameter on a device, if so many have the same.
+double LoadModel::state_bytes_per_parameter(double replicas) const {
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double feedback = error_feedback_bytes(job_.training, execution_.compression);
   if (execution_.optimizer_offload) return bytes.weights + feedback;
   const double whole = (sharding_.parameters ? 0 : bytes.weights) + (sharding_.gradients ? 0 : bytes.synced),
                partitioned = sharding_.optimizer ? std::max(0.0, bytes.resident - whole) : 0;
-  return bytes.resident - partitioned + partitioned / replicas_ + feedback;
+  return bytes.resident - partitioned + partitioned / replicas + feedback;
 }
 
 /// Bytes of whole layers held while computing, although the device keeps only a part of them permanently.
@@ -97,8 +96,9 @@ double LoadModel::gathered_bytes(const Stage& stage) const {
 }
 
 Layer LoadModel::layer_on_device(const Stage& stage, int layer) const {
-  return with_activations_of_device(chain_[at(layer)], static_cast<int>(stage.devices.size()),
-                                    job_.parallelism.sequence_parallel);
+  const StageMesh mesh = stage_mesh(execution_, stage.devices.size());
+  return with_activations_of_device(chain_[at(layer)], mesh.tensor, job_.parallelism.sequence_parallel,
+                                    mesh.data);
 }
 
 /// Bytes per sequence that one device holds. The input of the first layer is assumed to be as large as its
@@ -123,7 +123,7 @@ double LoadModel::saved_activation_bytes(const Stage& stage) const {
 StageLoad LoadModel::of(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
   DTFM_ASSERT(!stage.devices.empty() && begin >= 0 && begin <= end && end <= layers());
-  const double tensor = static_cast<double>(stage.devices.size());
+  const StageMesh mesh = stage_mesh(execution_, stage.devices.size());
   const double micro_batch = execution_.micro_batch;
   StageLoad load;
   load.forward_s = load.backward_s = load.overhead_s = overhead_;
@@ -136,19 +136,24 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.backward_s += time.backward_s;
     load.weight_gradient_s += time.weight_gradient_s;
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
-    load.model_flops += (it.forward + it.backward).value() * micro_batch / tensor;
+    load.model_flops += (it.forward + it.backward).value() * micro_batch / mesh.devices();
     working = std::max(working, recomputation.working(layer_on_device(stage, layer)).value());
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
-  const double parameters = parameters_of(chain_, stage.layers) / tensor;
+  double experts = 0;  // parameters in experts that are divided apart
+  for (int layer = begin; layer < end && mesh.divides_experts(); ++layer)
+    experts += chain_[at(layer)].expert_parameters;
+  const double dense = (parameters_of(chain_, stage.layers) - experts) / mesh.tensor;
+  experts /= mesh.expert;
+  const double parameters = dense + experts;
   load.output_bytes = bytes_.message(std::max(0, end - 1), static_cast<int>(stage.devices.size()));
   if (execution_.optimizer_offload) load.update_s = parameters * host_update_s_per_parameter;
-  load.gradient_bytes =
-      bytes_.gradients(stage.layers, begin == 0) * execution_.compression.gradients / tensor;
+  load.gradient_bytes = parameters * bytes.synced * execution_.compression.gradients;
   load.weight_bytes = parameters * bytes.checkpointed;
-  const double copies = bytes_.quantized_copies(stage.layers) / tensor;
-  load.state_bytes =
-      parameters * state_bytes_per_parameter() + copies / (sharding_.parameters ? replicas_ : 1);
+  const double copies = bytes_.quantized_copies(stage.layers, mesh);
+  load.state_bytes = dense * state_bytes_per_parameter(replicas_ * mesh.copies(false)) +
+                     experts * state_bytes_per_parameter(replicas_ * mesh.copies(true)) +
+                     copies / (sharding_.parameters ? replicas_ : 1);
   load.activation_bytes = saved_activation_bytes(stage) * micro_batch;
   load.working_bytes = working * micro_batch + gathered_bytes(stage) + process_memory_bytes_;
   return load;

@@ -30,10 +30,10 @@ struct StageLoad {
 
 /// The loads of the stages of one plan on one topology, with the execution of the plan.
 ///
-/// Times are those of LayerTimes, plus the calibrated overhead per micro-batch. Tensor parallelism divides
-/// work and parameters evenly; Parallelism says whether it divides messages and activations. The slowest
-/// device of a stage determines its times. The all-reduces inside a stage are not included (see
-/// core/plan/communication.hpp).
+/// Times are those of LayerTimes, plus the calibrated overhead per micro-batch. The devices of a stage divide
+/// work evenly, and parameters as StageMesh says; Parallelism says whether it divides messages and
+/// activations. The slowest device of a stage determines its times. The all-reduces inside a stage are not
+/// included (see core/plan/communication.hpp).
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
 /// those without the attention core (`selective`), or the inputs of the layers (`full`), and the output until
@@ -42,9 +42,9 @@ struct StageLoad {
 /// holds buffers for the gradients of input and output, which its trainers allocate for all micro-batches at
 /// once (measured: 8 MB each for incoming and outgoing activations and gradients).
 ///
-/// With optimizer sharding, each of n replicas (sharing_replicas) holds 1 / n of the state that is
-/// partitioned (arXiv 1910.02054, figure 1): of w bytes of weights, g of gradients and r of optimizer state
-/// per parameter, w + g
+/// With optimizer sharding, each of n replicas (sharing_replicas, times the copies inside a stage) holds 1 /
+/// n of the state that is partitioned (arXiv 1910.02054, figure 1): of w bytes of weights, g of gradients and
+/// r of optimizer state per parameter, w + g
 /// + r / n (zero1), w + (g + r) / n (zero2) or (w + g + r) / n (zero3). While computing with zero2 or zero3,
 /// it also holds the gradients of the current layer and, with zero3, the parameters of the current and the
 /// next one (DeepSpeed prefetches the next layer).
@@ -56,8 +56,8 @@ class LoadModel {
 
   /// Throws Error if the time on a device cannot be determined (see LayerTimes).
   StageLoad of(const Stage& stage) const;
-  /// Whether the devices of the stage exchange sums besides what their layer times contain.
-  bool has_all_reduces(const Stage& stage) const;
+  /// Whether these devices of a stage of `stage_size` exchange sums besides what their layer times contain.
+  bool has_all_reduces(std::span<const int> devices, std::size_t stage_size) const;
   /// Seconds that one layer contributes to the forward of a stage, without overhead.
   double forward_s(const Stage& stage, int layer) const;
   /// Seconds that one layer contributes to the backward of a stage, without overhead.
@@ -87,14 +87,14 @@ class LoadModel {
   double input_bytes(const Stage& stage, int layer) const;
   double saved_activation_bytes(const Stage& stage) const;
 
-  double state_bytes_per_parameter() const;
+  double state_bytes_per_parameter(double replicas) const;
   double gathered_bytes(const Stage& stage) const;
 
   const Job& job_;
   const ExecutionConfig execution_;
   const Topology& topology_;
   OptimizerShardingTraits sharding_;
-  double replicas_;  // that partition the state
+  double replicas_;  // pipelines that partition the state
   double overhead_;  // s
   double process_memory_bytes_;
   double activation_compression_s_per_byte_, gradient_compression_s_per_byte_;

@@ -12,7 +12,7 @@
 namespace dtfm::sim {
 namespace {
 
-/// A forward or backward pass, or a part of one, or one of its all-reduces.
+/// A forward or backward pass, or a part of one, or one of its exchanges.
 struct Computation {
   int device, stage, pipeline, micro_batch;
   bool is_forward, has_started;
@@ -22,11 +22,12 @@ struct Computation {
   auto micro_batch_key() const { return std::tie(device, stage, pipeline, micro_batch); }
 };
 
-/// Whether the task is the given computation or one of its all-reduces, whose phase tells forward (0) and
-/// backward (1) apart.
+/// Whether the task is the given computation or one of its exchanges, whose phase tells forward (even) and
+/// backward (odd) apart.
 bool belongs_to(const TaskLabel& label, Activity computation) {
   const int phase = computation == Activity::forward ? 0 : 1;
-  return label.activity == computation || (label.activity == Activity::all_reduce && label.phase == phase);
+  const bool exchanges = label.activity == Activity::all_reduce || label.activity == Activity::all_to_all;
+  return label.activity == computation || (exchanges && label.phase % 2 == phase);
 }
 
 /// All computations of the interval's graph, those of a micro-batch on a device next to each other.
@@ -39,7 +40,7 @@ std::vector<Computation> computations_of(const RunInterval& run_interval) {
     const bool is_forward = belongs_to(label, Activity::forward);
     if (!is_forward && !belongs_to(label, Activity::backward) && label.activity != Activity::weight_gradient)
       continue;
-    // The device that computes, or that receives the message of an all-reduce.
+    // The device that computes, or that receives the message of an exchange.
     const int device = label.peer == no_index ? label.device : label.peer;
     computations.push_back({device, label.stage, label.pipeline, label.micro_batch, is_forward,
                             has_started(record), busy(record, run_interval)});
@@ -71,6 +72,23 @@ std::optional<Interval> activation_lifetime(std::span<const Computation> computa
   if (!has_forward) held.begin = run_interval.start;
   if (!all_started) held.end = run_interval.end;
   return held;
+}
+
+/// When a device works on a micro-batch. Messages of an exchange that it receives at the same time count
+/// once.
+std::vector<Interval> working_times(std::span<const Computation> computations) {
+  std::vector<Interval> started;
+  for (const Computation& it : computations)
+    if (it.has_started) started.push_back(it.time);
+  std::sort(started.begin(), started.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::vector<Interval> times;
+  for (const Interval& it : started)
+    if (times.empty() || it.begin >= times.back().end)
+      times.push_back(it);
+    else
+      times.back().end = std::max(times.back().end, it.end);
+  return times;
 }
 
 /// Collects allocations and releases of memory and turns them into memory steps.
@@ -132,8 +150,7 @@ std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const Stag
     }
     counted = &*begin;
     changes.hold(device, memory.activation, *held);
-    for (auto it = begin; it != end; ++it)
-      if (it->has_started) changes.hold(device, memory.working, it->time);
+    for (const Interval& it : working_times({begin, end})) changes.hold(device, memory.working, it);
   }
   return changes.steps(run_interval.graph.graph.hosts.size(), run_interval.stop);
 }

@@ -28,7 +28,7 @@ constexpr auto span_kind_names =
                                  {SpanKind::compress, "compression"},
                                  {SpanKind::activations, "activations"},
                                  {SpanKind::gradients, "gradients of activations"},
-                                 {SpanKind::all_reduce, "all-reduce in a stage"},
+                                 {SpanKind::exchange, "exchange in a stage"},
                                  {SpanKind::gradient_sync, "gradient synchronization"},
                                  {SpanKind::fetch, "weight transfer"},
                                  {SpanKind::overhead, "overhead"},
@@ -125,7 +125,8 @@ SpanKind kind_of(Activity activity) {
     case Activity::send_gradients:
       return SpanKind::gradients;
     case Activity::all_reduce:
-      return SpanKind::all_reduce;
+    case Activity::all_to_all:
+      return SpanKind::exchange;
     case Activity::gradient_sync:
     case Activity::all_gather:
       return SpanKind::gradient_sync;

@@ -20,7 +20,7 @@ enum class SpanKind : char {
   compress = 'C',
   activations = 'A',  // sent to the next stage
   gradients = 'G',    // of activations, sent to the previous stage
-  all_reduce = 'R',   // between the devices of a stage
+  exchange = 'R',     // between the devices of a stage
   gradient_sync = 'X',
   fetch = 'W',  // transfer of weights, in a recovery or to a checkpoint
   overhead = 'O',

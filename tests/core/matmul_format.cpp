@@ -33,7 +33,7 @@ Training training(MatmulFormat format, Optimizer optimizer = Optimizer::adam_18)
 }
 
 double forward_s(const Layer& kind, MatmulFormat format) {
-  return estimated_row(gpu(), kind, training(format), {.launch_s = 0}, 1, 1, true).forward.median_s;
+  return estimated_row(gpu(), kind, training(format), {.launch_s = 0}, 1, StageMesh{}, true).forward.median_s;
 }
 
 }  // namespace
@@ -79,11 +79,11 @@ TEST_CASE("a device keeps quantized copies of the matrices of blocks") {
   Job job;
   job.model = small_gpt();
   job.training = training(MatmulFormat::precision);
-  CHECK(LayerBytes(job, job.execution).quantized_copies({0, 3}) == 0);
+  CHECK(LayerBytes(job, job.execution).quantized_copies({0, 3}, StageMesh{}) == 0);
   job.training.matmul = MatmulFormat::mxfp8;
   const LayerBytes bytes(job, job.execution);
-  CHECK(bytes.quantized_copies({0, 3}) == 3 * 12 * 64 * 2 * 33 / 32.0);
-  CHECK(bytes.quantized_copies({0, 1}) == bytes.quantized_copies({1, 2}));
+  CHECK(bytes.quantized_copies({0, 3}, StageMesh{}) == 3 * 12 * 64 * 2 * 33 / 32.0);
+  CHECK(bytes.quantized_copies({0, 1}, StageMesh{}) == bytes.quantized_copies({1, 2}, StageMesh{}));
   CHECK(parameter_bytes(job.training).resident == 18);
 }
 
@@ -95,7 +95,8 @@ TEST_CASE("Muon orthogonalizes the matrices of blocks") {
   CHECK(kinds.kinds[1].orthogonalization.value() == 4 * square + 2 * wide);
   CHECK(kinds.kinds[2].orthogonalization.value() == 0);
   const auto update_s = [&](Optimizer optimizer) {
-    return estimated_row(gpu(), kinds.kinds[1], training(MatmulFormat::precision, optimizer), {}, 1, 1, true)
+    return estimated_row(gpu(), kinds.kinds[1], training(MatmulFormat::precision, optimizer), {}, 1,
+                         StageMesh{}, true)
         .update->median_s;
   };
   CHECK(update_s(Optimizer::muon_14) - update_s(Optimizer::adam_14) == Approx((4 * square + 2 * wide) / 100));

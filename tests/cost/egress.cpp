@@ -34,7 +34,7 @@ double simulated_usd(const Problem& problem, const Plan& plan) {
 }
 
 double egress_usd(const Problem& problem, const Plan& plan) {
-  const IterationModel model(problem, tensor_degrees(plan),
+  const IterationModel model(problem, stage_sizes(plan),
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
   return estimate_iteration(model, plan).egress_usd;
 }

@@ -43,7 +43,7 @@ void for_each_split(int layers, int stages, const std::function<void(const Split
 }
 
 Plan plan_of(const IterationModel& model, const std::vector<StageChain>& chains, const Split& split) {
-  Plan plan{model.stages.tensor(), model.problem.job.execution, {}};
+  Plan plan{model.stages.devices(), model.problem.job.execution, {}};
   for (const StageChain& chain : chains) {
     Pipeline pipeline{chain.micro_batches, {}};
     for (std::size_t s = 0; s < split.size(); ++s) pipeline.stages.push_back({split[s], chain.devices[s]});

@@ -173,12 +173,13 @@ TEST_CASE("compression takes as long as its throughput implies") {
 // Two layers of 1e6 bytes on 4 devices: two all-reduces per layer, each of 6 messages of a quarter.
 TEST_CASE("a stage has the all-reduces of its layers") {
   Problem problem{mixed_topology(), chain_job(2, 0, 1e6), {}};
-  const auto forward = StageCosts(problem, 4).all_reduces({0, 2}, false);
+  const auto forward = StageCosts(problem, 4).exchanged(Exchange::all_reduce, {0, 2}, false);
   CHECK(forward.messages == 2 * 2 * 6);
   CHECK(forward.bytes == Approx(2 * 2 * 6 * 0.25e6));
-  CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(forward.bytes));
+  CHECK(StageCosts(problem, 4).exchanged(Exchange::all_reduce, {0, 2}, true).bytes == Approx(forward.bytes));
   problem.job.execution.recomputation = Recomputation::full;
-  CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(2 * forward.bytes));
+  CHECK(StageCosts(problem, 4).exchanged(Exchange::all_reduce, {0, 2}, true).bytes ==
+        Approx(2 * forward.bytes));
 }
 
 // Two pipelines with up to four devices.

@@ -27,40 +27,6 @@ IterationSearchOptions search_options(long long evaluations) {
   return options;
 }
 
-/// Returns the minimum over all plans of one shape whose stages are these tensor-parallel groups and whose
-/// pipelines have the same layers.
-double min_of_shape(const IterationModel& model, const std::vector<std::vector<int>>& tensor_groups,
-                    int stages, int replicas) {
-  const Job& job = model.problem.job;
-  double least = 1e300;
-  std::vector<std::size_t> order(tensor_groups.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::vector<std::size_t> before;
-  std::vector<int> layers, batches;
-  do {
-    const std::vector<std::size_t> used(order.begin(), order.begin() + stages * replicas);
-    if (used == before) continue;  // the rest of the order is unused
-    before = used;
-    for_each_composition(model.stages.layers(), stages, layers, [&] {
-      for_each_composition(job.training.global_batch, replicas, batches, [&] {
-        Plan plan{1, job.execution, {}};
-        for (int replica = 0; replica < replicas; ++replica) {
-          Pipeline pipeline{batches[at(replica)], {}};
-          int first = 0;
-          for (int stage = 0; stage < stages; ++stage) {
-            pipeline.stages.push_back(
-                {{first, first + layers[at(stage)]}, tensor_groups[used[at(replica * stages + stage)]]});
-            first += layers[at(stage)];
-          }
-          plan.pipelines.push_back(pipeline);
-        }
-        least = std::min(least, estimate_iteration(model, plan).iteration_s);
-      });
-    });
-  } while (std::next_permutation(order.begin(), order.end()));
-  return least;
-}
-
 /// Returns the minimum over all uses of hosts of one or two devices, where each host of two is one group or
 /// two.
 double min_of_all(const Problem& problem, const std::vector<int>& hosts) {

@@ -73,4 +73,39 @@ inline void for_each_plan(const IterationModel& model, const std::function<void(
     }
 }
 
+/// Returns the minimum over all plans of one shape whose stages are these groups of devices, whose pipelines
+/// have the same layers, and which fit in memory.
+inline double min_of_shape(const IterationModel& model, const std::vector<std::vector<int>>& groups,
+                           int stages, int replicas) {
+  const Job& job = model.problem.job;
+  double least = 1e300;
+  std::vector<std::size_t> order(groups.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> before;
+  std::vector<int> layers, batches;
+  do {
+    const std::vector<std::size_t> used(order.begin(), order.begin() + stages * replicas);
+    if (used == before) continue;  // the rest of the order is unused
+    before = used;
+    for_each_composition(model.stages.layers(), stages, layers, [&] {
+      for_each_composition(micro_batch_count(job), replicas, batches, [&] {
+        Plan plan{1, job.execution, {}};
+        for (int replica = 0; replica < replicas; ++replica) {
+          Pipeline pipeline{batches[at(replica)], {}};
+          int first = 0;
+          for (int stage = 0; stage < stages; ++stage) {
+            pipeline.stages.push_back(
+                {{first, first + layers[at(stage)]}, groups[used[at(replica * stages + stage)]]});
+            first += layers[at(stage)];
+          }
+          plan.pipelines.push_back(pipeline);
+        }
+        const IterationEstimate estimate = estimate_iteration(model, plan);
+        if (estimate.deficit_bytes <= 0) least = std::min(least, estimate.iteration_s);
+      });
+    });
+  } while (std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
 }  // namespace dtfm

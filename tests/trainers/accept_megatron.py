@@ -191,10 +191,12 @@ RULES = [
     ("the layout is E, layers, predictions, L", lambda a, d: re.fullmatch("Et*m*L", "".join(d.layout))),
     ("predictions are in the stage of the loss", lambda a, d: d.layout[-1].count("m") == (a.mtp_num_layers or 0)),
     ("predictions with rotary positions (assumed)", lambda a, d: not a.mtp_num_layers or a.position_embedding_type == "rope"),
-    ("experts are divided as all layers", lambda a, d: a.expert_model_parallel_size == 1 and a.expert_tensor_parallel_size is None),
+    ("experts are divided as all layers, or not by T", lambda a, d: a.expert_tensor_parallel_size == (None if a.expert_model_parallel_size == 1 else 1)),
+    ("T D is a multiple of the expert degree (RankGenerator)", lambda a, d: d.T * d.D % a.expert_model_parallel_size == 0),
+    ("experts are a multiple of the expert degree (MoELayer)", lambda a, d: d.experts % a.expert_model_parallel_size == 0),
     ("experts with T > 1 have sequence parallelism (MoELayer)", lambda a, d: not d.experts or d.T == 1 or d.sequence_parallel),
-    ("widths of experts are multiples of T", lambda a, d: not d.experts or (a.moe_ffn_hidden_size or d.ffn) % d.T == (a.moe_shared_expert_intermediate_size or 0) % d.T == 0),
-    ("biases of experts with T = 1 (TC)", lambda a, d: not d.experts or not a.add_bias_linear or d.T == 1),
+    ("widths of experts are multiples of T", lambda a, d: not d.experts or (a.moe_ffn_hidden_size or d.ffn) % (a.expert_tensor_parallel_size or d.T) == (a.moe_shared_expert_intermediate_size or 0) % d.T == 0),
+    ("biases of experts with T = 1 (TC)", lambda a, d: not d.experts or not a.add_bias_linear or (a.expert_tensor_parallel_size or d.T) == 1),
     ("no groups of queries with latent attention (assumed)", lambda a, d: not (a.multi_latent_attention and a.group_query_attention)),
     ("FlashAttention-2 without latent attention and sinks (Transformer Engine)", lambda a, d: a.attention_backend != "flash" or not a.multi_latent_attention and a.softmax_type == "vanilla"),
     ("the layout has all layers", lambda a, d: "".join(d.layout).count("t") == a.num_layers),
@@ -316,6 +318,32 @@ def check_models(checks, flags, planner):
         checks.holds(keys, f"refused: {error}", status == 3 and f"the model has {text}" in error)
 
 
+def check_experts(checks, flags, planner):
+    """Experts divided among devices, with other degrees, precisions and orders."""
+    exported, degrees = 0, set()
+    grid = {"model": [it for it in TODAY.values() if "experts" in it], "cluster": ["host", "hosts", "pairs"],
+            "expert": [1, 2, 4, 8, "auto"], "tensor": [1, 1, 2], "pipeline": [1, 2, "auto"], "precision": ["bf16", "fp16"],
+            "sharding": ["none", "zero1"], "recompute": ["none", "full"], "order": ["stage-major", "pipeline-major"],
+            "schedule": ["1f1b-blocking", "interleaved"]}  # fmt: skip
+    for it in exported_plans.combinations(150, **grid):
+        training = {"global_batch": 64, "micro_batch": 8, **{key: it[key] for key in ("precision", "recompute")}}
+        parallelism = {"optimizer_sharding": it["sharding"], "gradient_sync": "ring", "schedule": it["schedule"],
+                       "chunks": 2 if it["schedule"] == "interleaved" else None,
+                       **{key: it[key] for key in ("expert", "tensor", "pipeline")}}  # fmt: skip
+        status, error, path = planner.plan(f"{it['cluster']}.yaml", exported_plans.job_text(it["model"], training, parallelism))
+        if status:
+            checks.holds("experts", f"refused: {error}", status in (2, 3) and "internal" not in error)
+            path.unlink(missing_ok=True)
+            planner.refusals.append(error.strip())
+            continue
+        export = planner.export(path, f"{it['cluster']}.yaml", "--order", it["order"])
+        accept(checks, flags, export, it["order"])
+        exported += export.setting("expert", 1) > 1
+        degrees.add((export.degrees[0], export.setting("expert", 1)))
+    checks.holds("experts", f"at least 60 exports with divided experts, not {exported}", exported >= 60)
+    checks.holds("experts", f"tensor and expert degrees together: {sorted(degrees)}", any(t > 1 and e > 1 for t, e in degrees))
+
+
 def check_settings(checks, export, a, objects, order):
     """Every setting of the plan, from megatron-core's objects where they have it."""
     transformer, optimizer, ddp = objects
@@ -325,8 +353,9 @@ def check_settings(checks, export, a, objects, order):
     checks.same(where, "tensor", transformer.tensor_model_parallel_size, tensor)
     checks.same(where, "pipeline", transformer.pipeline_model_parallel_size, stages)
     checks.same(where, "data", world // (tensor * stages), data)
-    checks.same(where, "batches", (a.global_batch_size, a.micro_batch_size), (plan("global_batch"), plan("micro_batch")))
+    checks.same(where, "batches", (a.global_batch_size, a.micro_batch_size), (plan("global_batch"), plan("micro_batch") // export.groups))
     checks.same(where, "micro-batches", a.global_batch_size // a.micro_batch_size // data, export.plan["pipelines"][0]["micro_batches"])
+    checks.same(where, "expert", transformer.expert_model_parallel_size, plan("expert", 1))
     precision = "fp16" if transformer.fp16 else "bf16" if transformer.bf16 else "tf32"
     checks.same(where, "precision", precision, plan("precision"))
     checks.same(where, "optimizer", optimizer.optimizer, "adam")
@@ -539,6 +568,7 @@ def main():
             if export := planner.make(it["cluster"], job, "--order", it["order"]):
                 accept(checks, flags, export, it["order"])
         check_models(checks, flags, planner)
+        check_experts(checks, flags, planner)
         planner.check_coverage(checks, 150, schedule=2, recompute=3, precision=3, overlap=2, optimizer_sharding=2)
         check_findings(checks, flags, planner)
         if REPORTS.exists():

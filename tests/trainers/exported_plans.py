@@ -87,11 +87,16 @@ class Export:
         return self.plan["job"]["model"]
 
     @property
+    def groups(self):
+        """Data-parallel groups in a stage."""
+        return self.plan["execution"].get("stage_data", 1)
+
+    @property
     def degrees(self):
-        """Tensor, pipeline and data-parallel degree."""
+        """Tensor, pipeline and data-parallel degree, as trainers count them."""
         pipelines = self.plan["pipelines"]
         stages = pipelines[0]["stages"]
-        return len(stages[0]["devices"]), len(stages), len(pipelines)
+        return len(stages[0]["devices"]) // self.groups, len(stages), len(pipelines) * self.groups
 
     @property
     def ranks(self):

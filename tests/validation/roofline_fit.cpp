@@ -19,7 +19,7 @@ RooflineConstants constants_of(const Eigen::VectorXd& c) {
 
 double estimated_s(const LayerSample& sample, const RooflineConstants& roofline) {
   const ProfileRow row = estimated_row(sample.gpu, sample.layer, sample.training, roofline,
-                                       sample.micro_batch, sample.tensor, true);
+                                       sample.micro_batch, {.tensor = sample.tensor}, true);
   switch (sample.what) {
     case LayerSample::Quantity::forward:
       return row.forward.median_s;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/index.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "core/io/importers/megatron_flags.hpp"
 #include "core/io/importers/megatron_settings.hpp"
@@ -20,6 +21,7 @@ namespace dtfm::io {
 namespace {
 
 constexpr std::string_view tensor_flag = "--tensor-model-parallel-size";
+constexpr std::string_view expert_flag = "--expert-model-parallel-size";
 constexpr std::string_view pipeline_flag = "--pipeline-model-parallel-size";
 
 /// Sizes of Megatron's parallel groups.
@@ -30,7 +32,9 @@ struct Sizes {
 class MegatronReader {
  public:
   MegatronReader(const NamedFile& file, const Job& job, InputErrors& errors)
-      : file_(file), job_(job), errors_(errors), flags_(file.text, file.path, errors) {}
+      : file_(file), job_(job), errors_(errors), flags_(file.text, file.path, errors) {
+    if (!job_.execution.stage_data) fit_stage_data(job_);
+  }
 
   const MegatronFlags& flags() const { return flags_; }
 
@@ -41,7 +45,7 @@ class MegatronReader {
     const Sizes sizes = derive_sizes(ranks.size(), ranks_file);
     const MegatronStages stages = megatron_stages(flags_, file_.path, sizes.pipeline, job_, errors_);
     check_chunks(stages.chunks);
-    const int micro_batches = micro_batches_per_pipeline(sizes.data);
+    const int micro_batches = micro_batches_per_pipeline(sizes);
     Plan plan{sizes.tensor, job_.execution, {}};
     if (!errors_.empty()) return plan;
     for (int replica = 0; replica < sizes.data; ++replica)
@@ -68,6 +72,7 @@ class MegatronReader {
     check_micro_batch();
     check("--global-batch-size", job_.training.global_batch, "global_batch");
     check(tensor_flag, job_.parallelism.tensor, "tensor");
+    check(expert_flag, job_.execution.expert, "expert");
     const auto* transformer = std::get_if<Transformer>(&job_.model);
     for (const char* flag : {"--hidden-size", "--num-attention-heads"})
       if (transformer == nullptr && flags_.has(flag))
@@ -82,41 +87,55 @@ class MegatronReader {
   void check_micro_batch() {
     constexpr std::string_view flag = "--micro-batch-size";
     const auto number = flags_.number(flag);
-    if (!job_.automatic[Setting::micro_batch]) return check(flag, job_.execution.micro_batch, "micro_batch");
+    const int groups = stage_data();
+    if (!job_.automatic[Setting::micro_batch])
+      return check(flag, job_.execution.micro_batch / groups,
+                   groups > 1 ? fmt::format("micro_batch ÷ {} (stage_data)", groups) : "micro_batch");
     if (!number) return;
-    if (*number > 0 && job_.training.global_batch % *number == 0)
-      job_.execution.micro_batch = *number;
+    const long long all = static_cast<long long>(*number) * groups;
+    if (*number > 0 && job_.training.global_batch % all == 0)
+      job_.execution.micro_batch = static_cast<int>(all);
     else
       errors_.add(flags_.where(flag), fmt::format("{} {} does not divide the global batch of job {}, {}",
                                                   flag, *number, job_.name, job_.training.global_batch));
   }
 
+  /// Data-parallel groups inside a stage of the plan. Megatron-LM does not say which of its data-parallel
+  /// ranks these are; all are computed alike.
+  int stage_data() const { return job_.execution.stage_data.value_or(1); }
+
   void check_unsupported_parallelism() {
-    for (const char* flag : {"--context-parallel-size", "--expert-model-parallel-size"})
-      if (flags_.number(flag).value_or(1) != 1)
-        errors_.add(flags_.where(flag),
-                    fmt::format("{} {}: plans support only tensor, pipeline and data parallelism; expected 1",
-                                flag, *flags_.number(flag)));
-    constexpr std::string_view expert_flag = "--expert-tensor-parallel-size";
-    const int tensor = flags_.number(tensor_flag).value_or(1);
-    if (flags_.number(expert_flag).value_or(tensor) != tensor)
-      errors_.add(flags_.where(expert_flag),
-                  fmt::format("{} {}: plans divide experts as all layers; expected {}", expert_flag,
-                              *flags_.number(expert_flag), tensor));
+    constexpr std::string_view context_flag = "--context-parallel-size",
+                               expert_tensor_flag = "--expert-tensor-parallel-size";
+    if (flags_.number(context_flag).value_or(1) != 1)
+      errors_.add(flags_.where(context_flag),
+                  fmt::format("{} {}: plans support only tensor, pipeline, data and expert parallelism; "
+                              "expected 1",
+                              context_flag, *flags_.number(context_flag)));
+    // With expert parallelism, plans do not divide an expert; otherwise they divide it as all layers.
+    const int tensor = flags_.number(tensor_flag).value_or(1),
+              expected = flags_.number(expert_flag).value_or(1) > 1 ? 1 : tensor;
+    if (const int found = flags_.number(expert_tensor_flag).value_or(tensor); found != expected)
+      errors_.add(
+          where(expert_tensor_flag),
+          fmt::format("{} {}: plans divide experts {}; expected {}", expert_tensor_flag, found,
+                      expected == tensor ? "as all layers" : "by expert parallelism alone", expected));
+    if (flags_.number(expert_flag).value_or(1) == job_.execution.expert && job_.automatic.is_empty())
+      if (const std::string what = mesh_obstacle(job_); !what.empty()) errors_.add(file_.path, what);
   }
 
   /// Derives the number of pipelines from the number of ranks. Adds an error if it is not an integer.
   Sizes derive_sizes(std::size_t ranks, const std::string& ranks_file) {
     const int tensor = flags_.number(tensor_flag).value_or(1),
               stages = flags_.number(pipeline_flag).value_or(1);
-    const long long ranks_per_pipeline = static_cast<long long>(tensor) * stages;
+    const long long ranks_per_pipeline = static_cast<long long>(tensor) * stages * stage_data();
     const auto total = static_cast<long long>(ranks);
     if (total % ranks_per_pipeline != 0)
-      errors_.add(
-          where(pipeline_flag),
-          fmt::format(
-              "the number of ranks in {} is {}, which is not a multiple of tensor size {} × pipeline size {}",
-              ranks_file, total, tensor, stages));
+      errors_.add(where(pipeline_flag),
+                  fmt::format("the number of ranks in {} is {}, which is not a multiple of tensor size {} × "
+                              "pipeline size {}{}",
+                              ranks_file, total, tensor, stages,
+                              stage_data() > 1 ? fmt::format(" × stage_data {}", stage_data()) : ""));
     return {tensor, std::min(stages, max_devices), std::max(1, static_cast<int>(total / ranks_per_pipeline))};
   }
 
@@ -132,8 +151,8 @@ class MegatronReader {
   }
 
   /// Megatron gives every pipeline the same number of micro-batches. Adds an error if that is not possible.
-  int micro_batches_per_pipeline(int replicas) {
-    const int total = micro_batch_count(job_);
+  int micro_batches_per_pipeline(const Sizes& sizes) {
+    const int total = micro_batch_count(job_), replicas = sizes.data;
     if (total % replicas != 0)
       errors_.add(where("--global-batch-size"),
                   fmt::format("global batch {} is not a multiple of micro-batch {} × {} pipelines",
@@ -148,12 +167,15 @@ class MegatronReader {
     Pipeline pipeline{micro_batches, {}};
     int begin = 0;
     for (int stage = 0; stage < sizes.pipeline; ++stage) {
-      const int group = is_pipeline_major ? stage + sizes.pipeline * replica : replica + sizes.data * stage;
       const std::vector<int>& counts = layers[at(stage)];
       Stage it{{begin, std::accumulate(counts.begin(), counts.end(), begin)}, {}};
       set_virtual_layers(it, counts);
-      for (int t = 0; t < sizes.tensor; ++t)
-        it.devices.push_back(ranks[at(t + sizes.tensor * group)].value());
+      for (int own = replica * stage_data(); own < (replica + 1) * stage_data(); ++own) {
+        const int group =
+            is_pipeline_major ? stage + sizes.pipeline * own : own + sizes.data * stage_data() * stage;
+        for (int t = 0; t < sizes.tensor; ++t)
+          it.devices.push_back(ranks[at(t + sizes.tensor * group)].value());
+      }
       begin = it.layers.second;
       pipeline.stages.push_back(std::move(it));
     }

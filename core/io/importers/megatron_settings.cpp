@@ -544,7 +544,8 @@ std::vector<std::pair<std::string, std::string>> megatron_arguments(const Megatr
   return arguments;
 }
 
-std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int chunks) {
+std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int chunks,
+                                                 std::optional<int> stage_data) {
   const Precision precision = flags.has("--fp16")   ? Precision::fp16
                               : flags.has("--bf16") ? Precision::bf16
                                                     : Precision::tf32;
@@ -560,7 +561,8 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
   const bool has_groups = flags.number("--tensor-model-parallel-size").value_or(1) > 1;
   return {
       {Setting::global_batch, number("--global-batch-size")},
-      {Setting::micro_batch, number("--micro-batch-size")},
+      {Setting::micro_batch,
+       fmt::format("{}", flags.number("--micro-batch-size").value_or(1) * stage_data.value_or(1))},
       {Setting::precision, std::string(name_of(precision))},
       {Setting::optimizer,
        optimizer == adam
@@ -568,6 +570,7 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
            : optimizer},
       {Setting::pipeline, number("--pipeline-model-parallel-size")},
       {Setting::tensor, number("--tensor-model-parallel-size")},
+      {Setting::expert, number("--expert-model-parallel-size")},
       {Setting::schedule, std::string(name_of(schedule))},
       {Setting::chunks, chunks > 1 ? fmt::format("{}", chunks) : ""},
       {Setting::optimizer_sharding, flags.has("--use-distributed-optimizer") ? "zero1" : "none"},

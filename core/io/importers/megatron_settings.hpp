@@ -46,7 +46,8 @@ std::span<const MegatronSettingFlag> megatron_setting_flags();
 std::vector<std::pair<std::string, std::string>> megatron_arguments(const MegatronRun& run);
 
 /// The settings that flags express, in the notation of format_value. `chunks`: virtual stages per device.
-std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int chunks);
+std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int chunks,
+                                                 std::optional<int> stage_data);
 
 /// For each flag that differs from the job, a line with both values.
 std::vector<std::string> megatron_differences(const MegatronFlags& flags, const MegatronRun& run);

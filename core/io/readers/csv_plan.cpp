@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/shards.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/io/text/csv_table.hpp"
@@ -196,12 +197,16 @@ class CsvPlanReader {
     for (const auto& [number, rows] : pipelines_) {
       const auto [begin, end] = even_split(all, count, static_cast<int>(plan.pipelines.size()));
       Pipeline pipeline{rows.micro_batches.value_or(end - begin), {}};
-      for (const auto& [stage_number, it] : rows.stages) {
-        plan.tensor = std::max(plan.tensor, static_cast<int>(it.stage.devices.size()));
-        pipeline.stages.push_back(it.stage);
-      }
+      for (const auto& [stage_number, it] : rows.stages) pipeline.stages.push_back(it.stage);
       plan.pipelines.push_back(std::move(pipeline));
     }
+    if (!errors_.empty() || plan.pipelines.empty()) return plan;
+    try {
+      check_stage_sizes(plan);
+    } catch (const Error& error) {
+      throw Error(file_, error.what());
+    }
+    plan.tensor = tensor_degrees(plan).back();
     return plan;
   }
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/plan/stage_mesh.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/kind_table.hpp"
@@ -162,6 +163,19 @@ void check_sharding(const YamlMap& map, Job& job) {
   }
 }
 
+/// Checks the degrees inside a stage, unless the planner chooses some of them to match.
+void check_mesh(const YamlMap& map, const Job& job) {
+  const auto expert = map.optional("expert"), data = map.optional("stage_data");
+  if ((!expert && !data) || job.automatic[Setting::expert]) return;
+  Job fitted = job;
+  if (!data) fit_stage_data(fitted);
+  if (job.automatic[Setting::micro_batch])
+    fitted.execution.micro_batch = fitted.execution.stage_data.value_or(1);
+  if (job.automatic[Setting::tensor]) fitted.parallelism.tensor = fitted.execution.expert;
+  if (const std::string what = mesh_obstacle(fitted); !what.empty())
+    throw(expert ? *expert : *data).value_error(what);
+}
+
 /// Checks the settings of an execution that require each other.
 void check_execution(const YamlMap& map, Job& job) {
   const ScheduleTraits& schedule = traits(job.execution.schedule);
@@ -181,18 +195,21 @@ void check_execution(const YamlMap& map, Job& job) {
         fmt::format("{} cannot run schedule {}: devices would wait for each other; use 1f1b or gpipe",
                     name_of(messages), schedule.name));
   check_sharding(map, job);
+  check_mesh(map, job);
 }
 
 /// Degrees that are open become 1.
 void read_single_devices(const YamlMap& map, Job& job) {
   for (const auto& [key, degree] : {std::pair("pipeline", job.parallelism.pipeline.value_or(1)),
-                                    std::pair("tensor", job.parallelism.tensor)})
+                                    std::pair("tensor", job.parallelism.tensor),
+                                    std::pair("stage_data", job.execution.stage_data.value_or(1)),
+                                    std::pair("expert", job.execution.expert)})
     if (degree != 1)
       throw map.required("optimizer_sharding")
           .value_error(fmt::format("{} requires {} 1; use zero1, or remove `{}`",
                                    name_of(job.execution.optimizer_sharding), key, key));
   job.parallelism.pipeline = 1;
-  job.automatic[Setting::tensor] = false;
+  job.automatic[Setting::tensor] = job.automatic[Setting::expert] = false;
 }
 
 void read_parallelism(const YamlValue& value, Job& job) {

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/plan/shards.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/plan_conflicts.hpp"
@@ -63,9 +64,12 @@ class PlanReader {
     if (count == 0) list.fail("there is no pipeline");
     for (std::size_t i = 0; i < count; ++i) plan.pipelines.push_back(pipeline(list.at(i)));
     read_micro_batches(list, plan);
-    for (const Pipeline& pipeline : plan.pipelines)
-      for (const Stage& stage : pipeline.stages)
-        plan.tensor = std::max(plan.tensor, static_cast<int>(stage.devices.size()));
+    try {
+      check_stage_sizes(plan);
+    } catch (const Error& error) {
+      list.fail(error.what());
+    }
+    plan.tensor = tensor_degrees(plan).back();
     check_parallelism(file, plan);
     check_groups(file, plan);
     check_ranks(file, plan);

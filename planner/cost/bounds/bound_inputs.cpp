@@ -41,16 +41,18 @@ double min_compression_s(const IterationModel& model) {
 }
 
 /// Lower bounds on the times of every layer on one kind of device: its own compute time and, with tensor
-/// parallelism, the all-reduces over the best links, unless the compute time contains them. At most
+/// parallelism, the all-reduces over the best links, unless the compute time contains them. All-to-alls among
+/// experts are not counted. At most
 /// `replicas` share an optimizer step.
 DeviceKindTimes kind_times(const IterationModel& model, const StageCosts& costs, int kind,
                            const MessageBounds& messages, int replicas) {
   DeviceKindTimes it;
-  const bool reduces = costs.tensor() > 1 && !costs.includes_all_reduces(kind);
+  const bool reduces = costs.mesh().tensor > 1 && !costs.includes_all_reduces(kind);
   for (int layer = 0; layer < costs.layers(); ++layer) {
     const std::pair<int, int> one{layer, layer + 1};
     const ComputeTime time = costs.compute(kind, one);
-    const StageCosts::AllReduces there = costs.all_reduces(one, false), back = costs.all_reduces(one, true);
+    const ExchangedData there = costs.exchanged(Exchange::all_reduce, one, false),
+                        back = costs.exchanged(Exchange::all_reduce, one, true);
     it.forward_s.push_back(time.forward_s + (reduces ? messages.min_s(there.messages, there.bytes) : 0));
     it.backward_s.push_back(time.backward_s + (reduces ? messages.min_s(back.messages, back.bytes) : 0));
   }
@@ -66,7 +68,7 @@ DeviceKindTimes kind_times(const IterationModel& model, const StageCosts& costs,
 std::vector<double> max_of_stages(const IterationModel& model, std::vector<double> of_devices,
                                   const std::vector<double>& of_shares) {
   std::sort(of_devices.begin(), of_devices.end(), std::greater<>());
-  const std::size_t min_degree = at(model.by_degree.front().tensor());
+  const std::size_t min_degree = at(model.by_degree.front().devices());
   const bool is_one_degree = model.by_degree.size() == 1;
   double rest = std::accumulate(of_shares.begin(), of_shares.end(), 0.0);
   std::vector<double> maxima;
@@ -109,7 +111,7 @@ void add_rates(BoundInputs& inputs, const MessageBounds& messages) {
       if (kind < 0) continue;
       const double of_kind = inputs.balanced.rates[at(kind)];
       rate = std::max(rate, of_kind);
-      share = std::max(share, of_kind / costs.tensor());
+      share = std::max(share, of_kind / costs.devices());
       min_rate = std::min(min_rate, of_kind);
     }
     rates.push_back(rate);
@@ -147,7 +149,7 @@ MemoryBound memory_bound(const IterationModel& model, const std::vector<int>& de
     const int gpu = model.problem.topology->devices[at(device)].gpu;
     memory.push_back(gpu < 0 ? infinity
                              : std::max(0.0, model.problem.topology->gpus[at(gpu)].memory.value() - process));
-    shares.push_back(memory.back() / costs.tensor());
+    shares.push_back(memory.back() / costs.devices());
   }
   bound.sums = prefix_sums(max_of_stages(model, memory, shares));
   return bound;
@@ -172,8 +174,12 @@ double sync_s(GradientSync sync, const MessageBounds& messages, int replicas, do
 
 /// Least bytes of gradients, and of parameters that are synchronized in their place, of these layers. If only
 /// some synchronizations are compressed: the smaller of both sizes, because a ratio may exceed 1. The second
-/// half of those of a sharded optimizer sends parameters: the smaller of both halves.
+/// half of those of a sharded optimizer sends parameters: the smaller of both halves. 0 (not known) if a
+/// stage has several copies of a parameter, because one device may synchronize it with other pipelines for
+/// all.
 double min_gradient_bytes(const IterationModel& model, std::pair<int, int> layers) {
+  const StageMesh& mesh = model.stages.mesh();
+  if (mesh.copies(false) > 1 || mesh.copies(true) > 1) return 0;
   double least = model.stages.gradient_bytes(layers, true, true);
   if (model.problem.job.execution.compression.bandwidth_threshold)
     least = std::min(least, model.stages.gradient_bytes(layers, true, false));
@@ -216,7 +222,7 @@ std::vector<PipelineCosts> sync_bounds(const IterationModel& model, const std::v
 
 BoundInputs bound_inputs(const IterationModel& model, StopFunction stop) {
   const std::vector<int> devices = known_devices(model);
-  const int degree = model.by_degree.front().tensor(), layers = model.stages.layers();
+  const int degree = model.by_degree.front().devices(), layers = model.stages.layers();
   const int slots = static_cast<int>(devices.size()) / degree;
   if (slots == 0) throw Error("", "too few devices with known layer times for a single stage");
   const MessageBounds messages = message_bounds(model, devices, stop);

@@ -220,7 +220,7 @@ bool may_finish(const BoundInputs& in, const GroupedDevices& groups,
 bool can_group_devices(const BoundInputs& in) {
   const IterationModel& model = in.model;
   if (sync_pattern(model.sync).traffic != SyncPattern::Traffic::to_each ||
-      model.problem.job.execution.overlap || model.chunks > 1 || model.stages.tensor() > 1 ||
+      model.problem.job.execution.overlap || model.chunks > 1 || model.stages.devices() > 1 ||
       model.sharding.gradients || in.devices.size() > max_grouped_devices)
     return false;
   const std::size_t groups = groups_of(in).size();

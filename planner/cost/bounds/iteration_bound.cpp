@@ -27,7 +27,7 @@ double balanced_s(const BoundInputs& in, int computing, int replicas) {
   const std::vector<double>& rate_sums = in.rates.sums;
   const double rates = rate_sums[at(std::min(in.slots, computing * in.max_stages))];
   const double first_s = in.syncs[at(replicas)].first_sync_s + in.layer_times.first_update_s;
-  const double synchronizing_rates = model.by_degree.size() == 1 && model.stages.tensor() == 1
+  const double synchronizing_rates = model.by_degree.size() == 1 && model.stages.devices() == 1
                                          ? rate_sums.back() - rate_sums[at(in.slots - computing)]
                                          : computing * in.rates.min;
   const bool overlaps = model.problem.job.execution.overlap || model.chunks > 1;

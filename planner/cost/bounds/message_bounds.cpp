@@ -54,7 +54,7 @@ class HostMessages {
 };
 
 HostMessages::HostMessages(const IterationModel& model, const StopFunction& stop) : model_(model) {
-  if (!traits(model.sync).uses_channels && model.stages.tensor() == 1) return;
+  if (!traits(model.sync).uses_channels && model.stages.devices() == 1) return;
   const std::vector<Device>& devices = model.problem.topology->devices;
   std::vector<int> first;  // device of each host
   bool has_uniform_hosts = true;

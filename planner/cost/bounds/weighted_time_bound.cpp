@@ -52,23 +52,23 @@ double min_weighted_time(const IterationModel& model, const std::vector<double>&
   std::vector<double> weights, of_layer(at(narrowest.layers()), std::numeric_limits<double>::infinity());
   for (const StageCosts& costs : model.by_degree) {
     const std::vector<int> devices = usable(costs, weight);
-    if (static_cast<int>(devices.size()) < costs.tensor()) continue;
+    if (static_cast<int>(devices.size()) < costs.devices()) continue;
     for (int layer = 0; layer < costs.layers(); ++layer) {
       std::vector<double> values;
       for (const int device : devices) {
         const ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
         values.push_back(weight[at(device)] * (time.forward_s + time.backward_s));
       }
-      of_layer[at(layer)] = std::min(of_layer[at(layer)], min_sum(std::move(values), costs.tensor()));
+      of_layer[at(layer)] = std::min(of_layer[at(layer)], min_sum(std::move(values), costs.devices()));
     }
   }
   for (const int device : usable(narrowest, weight)) weights.push_back(weight[at(device)]);
-  DTFM_ASSERT(static_cast<int>(weights.size()) >= narrowest.tensor());
+  DTFM_ASSERT(static_cast<int>(weights.size()) >= narrowest.devices());
   double per_micro_batch =
-      min_sum(weights, narrowest.tensor()) * 2 * model.problem.constants.micro_batch_overhead_s;
+      min_sum(weights, narrowest.devices()) * 2 * model.problem.constants.micro_batch_overhead_s;
   for (const double seconds : of_layer) per_micro_batch += seconds;
   const double overhead = model.problem.constants.iteration_overhead_s *
-                          min_sum(weights, std::max(min_devices, narrowest.tensor()));
+                          min_sum(weights, std::max(min_devices, narrowest.devices()));
   return (micro_batch_count(model.problem.job) * per_micro_batch + overhead) * (1 - rounding_margin);
 }
 

@@ -19,7 +19,7 @@ double sequences_of(const PlannedProblem& planned) {
 }
 
 IterationModel model_of(const PlannedProblem& planned, const Network& network) {
-  return IterationModel(planned.problem, tensor_degrees(planned.plan), network);
+  return IterationModel(planned.problem, stage_sizes(planned.plan), network);
 }
 
 PlanThroughput throughput_of(const PlannedProblem& planned, const IterationModel& model,

@@ -34,7 +34,7 @@ void assign_micro_batches(PlannedProblem& planned, int total,
     const auto [begin, end] = even_split(total / step, count, i);
     pipelines[at(i)].micro_batches = (end - begin) * step;
   }
-  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
+  const IterationModel model(planned.problem, stage_sizes(planned.plan), network);
   const IterationEstimate estimate = estimate_iteration(model, planned.plan);
   std::vector<PipelinePace> paces;
   for (std::size_t i = 0; i < pipelines.size(); ++i) {
@@ -94,7 +94,7 @@ void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr
     const PlannedProblem other = apply_change(planned, what, network);
     const bool same_network = what.change != Change::link_doubled && what.change != Change::access_doubled;
     const IterationModel model(
-        other.problem, tensor_degrees(other.plan),
+        other.problem, stage_sizes(other.plan),
         same_network ? network
                      : std::make_shared<const NetworkCost>(other.problem.topology, other.problem.constants));
     const IterationEstimate estimate = estimate_iteration(model, other.plan);
@@ -157,7 +157,7 @@ std::vector<std::vector<int>> unused_tensor_groups(const IterationModel& model, 
     if (used[at(device)] || !model.stages.unknown(device).empty()) continue;
     std::vector<int>& tensor_group = incomplete_groups[topology.devices[at(device)].host];
     tensor_group.push_back(device);
-    if (static_cast<int>(tensor_group.size()) < plan.tensor) continue;
+    if (static_cast<int>(tensor_group.size()) < stage_sizes(plan).back()) continue;
     tensor_groups.push_back(std::move(tensor_group));
     tensor_group.clear();
   }
@@ -274,7 +274,7 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
 
 std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
                              const Work& work) {
-  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
+  const IterationModel model(planned.problem, stage_sizes(planned.plan), network);
   const double now_s = estimate_iteration(model, planned.plan).iteration_s;
   const std::vector<WhatIf> inputs = candidates(model, planned.plan);
   std::vector<WhatIf> all = parallel_map(static_cast<int>(inputs.size()), work.threads, [&](int i) {

@@ -22,9 +22,10 @@ ProfileRow estimated(const Problem& problem, const Gpu& gpu, const Layer& kind, 
   const Job& job = problem.job;
   RooflineConstants roofline = problem.roofline.of(job.training);
   roofline.launch_s = 0;  // so that the ratio of two estimates is that of the device's work
-  return job.efficiency ? analytic_row(gpu, kind, job.training, *job.efficiency, row.micro_batch, row.tensor)
-                        : estimated_row(gpu, kind, job.training, roofline, row.micro_batch, row.tensor,
-                                        job.parallelism.sequence_parallel);
+  return job.efficiency
+             ? analytic_row(gpu, kind, job.training, *job.efficiency, row.micro_batch, {.tensor = row.tensor})
+             : estimated_row(gpu, kind, job.training, roofline, row.micro_batch, {.tensor = row.tensor},
+                             job.parallelism.sequence_parallel);
 }
 
 Growth growth_of(const Problem& problem, const Gpu* gpu, const Layer& narrow, const Layer& wide,

@@ -48,11 +48,11 @@ IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensor
 
 std::size_t IterationModel::degree_below(std::size_t degree) const {
   const std::size_t number = number_of_degree[degree];
-  return number > 0 ? static_cast<std::size_t>(by_degree[number - 1].tensor()) : 0;
+  return number > 0 ? static_cast<std::size_t>(by_degree[number - 1].devices()) : 0;
 }
 
 bool IterationModel::has_degree(std::size_t degree) const {
-  return degree < number_of_degree.size() && static_cast<std::size_t>(stages_of(degree).tensor()) == degree;
+  return degree < number_of_degree.size() && static_cast<std::size_t>(stages_of(degree).devices()) == degree;
 }
 
 const std::string& IterationModel::unknown(int device) const {

@@ -42,7 +42,7 @@ struct IterationModel {
   bool has_degree(std::size_t degree) const;
   /// Smallest ÷ largest degree.
   double smallest_degree_share() const {
-    return static_cast<double>(by_degree.front().tensor()) / stages.tensor();
+    return static_cast<double>(by_degree.front().devices()) / stages.devices();
   }
   bool is_compressed(int from, int to) const {
     return dtfm::is_compressed(problem.topology, problem.job.execution.compression, from, to);

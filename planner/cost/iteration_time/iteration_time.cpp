@@ -18,8 +18,10 @@ namespace {
 ReplicaGroup replica_group(const IterationModel& model, const Plan& plan, Communication& it, double ratio) {
   ReplicaGroup group{{}, {}, it.bytes * ratio / model.problem.constants.sync_efficiency};
   group.parts.reserve(it.devices.size());
-  for (std::size_t i = 0; i < it.devices.size(); ++i)
-    group.parts.push_back(it.parts / static_cast<int>(stage_devices(plan, it, i).size()));
+  for (std::size_t i = 0; i < it.devices.size(); ++i) {
+    const std::size_t devices = stage_devices(plan, it, i).size();
+    group.parts.push_back(it.parts / model.stages_of(devices).mesh().shards(it.experts));
+  }
   group.devices = std::move(it.devices);
   return group;
 }
@@ -27,7 +29,7 @@ ReplicaGroup replica_group(const IterationModel& model, const Plan& plan, Commun
 /// The replicas of the parts of a bucket, whose devices it takes. Parts whose devices are interchangeable
 /// form one group.
 std::vector<ReplicaGroup> replica_groups(const IterationModel& model, const Plan& plan,
-                                         std::vector<Communication>& parts) {
+                                         std::span<Communication> parts) {
   const Problem& problem = model.problem;
   const Compression& compression = problem.job.execution.compression;
   // By the kinds and hosts of the devices, and compression.
@@ -63,7 +65,7 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
   const ComputeTime rest_time = slowest_compute(model, devices, rest);
   const double rest_s = traits(model.schedule).splits_backward
                             ? rest_time.weight_gradient_s
-                            : rest_time.backward_s + all_reduce_s(model, devices, rest, true);
+                            : rest_time.backward_s + exchange_s(model, devices, rest, true);
   return time.backward_s[at(virtual_stage)] - rest_s;
 }
 
@@ -100,6 +102,17 @@ bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipelin
     }
   }
   return true;
+}
+
+/// The time of one synchronization after the other.
+void add_time(const SyncTime& next, SyncTime& sum) {
+  sum.seconds += next.seconds;
+  sum.channel_busy_s += next.channel_busy_s;
+  sum.egress_usd += next.egress_usd;
+  if (sum.link_bytes.empty()) return void(sum.link_bytes = next.link_bytes);
+  std::map<int, double> bytes(sum.link_bytes.begin(), sum.link_bytes.end());
+  for (const auto& [id, of_link] : next.link_bytes) bytes[id] += of_link;
+  sum.link_bytes.assign(bytes.begin(), bytes.end());
 }
 
 double scalar_route_s(const IterationModel& model, const ScalarRoute& route) {
@@ -169,6 +182,38 @@ const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeli
   return *entry.cost;
 }
 
+/// Adds the synchronization of all parts of the experts, or of the other parameters.
+void IterationEstimator::add_syncs(const Plan& plan, std::span<Communication> parts, bool holds_first,
+                                   SyncEntry& entry) const {
+  const Communication first = parts.front();
+  if (first.devices.size() < 2) return;
+  const int copies = model_.stages.mesh().copies(first.experts);
+  const int sharing = model_.sharding.optimizer ? replicas_ * copies : 0;
+  std::vector<ReplicaGroup> groups = replica_groups(model_, plan, parts);
+  for (ReplicaGroup& group : groups) group.site_shards = sharing;
+  const Problem& problem = model_.problem;
+  const SyncTime time =
+      gradient_sync_time(model_.sync, problem.topology, model_.network, groups, first.collective);
+  if (!first.experts)
+    for (std::size_t i = 0; i < first.pipelines.size(); ++i) {
+      double& ends_s = entry.ends_s[at(first.pipelines[i])];
+      ends_s = std::max(ends_s, time.ends_s[i]);
+    }
+  add_time(time, entry.time);
+  double compression_s = 0;
+  for (const ReplicaGroup& group : groups)
+    if (is_compressed(problem.topology, problem.job.execution.compression, group.devices))
+      compression_s = std::max(compression_s, *std::max_element(group.parts.begin(), group.parts.end()) *
+                                                  model_.stages.gradient_compression_s(group.bytes));
+  entry.compression_s += compression_s;
+  entry.decompression_s += compression_s / std::max(1, sharing);
+  if (!model_.sharding.optimizer) return;
+  const Communication gather = parameter_gather(model_.stages.bytes(), first, holds_first);
+  for (ReplicaGroup& group : groups) group.bytes = gather.bytes / problem.constants.sync_efficiency;
+  add_time(gradient_sync_time(model_.sync, problem.topology, model_.network, groups, gather.collective),
+           entry.gather);
+}
+
 const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t number, const Plan& plan,
                                                                  const GradientBucket& bucket) {
   key_.assign({bucket.layers.first, bucket.layers.second});
@@ -182,25 +227,13 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
   const auto matches = [&](const SyncEntry& it) { return it.key == key_; };
   SyncEntry& entry = select_version(syncs_[number], matches);
   if (matches(entry)) return entry;
+  entry.time = entry.gather = {};
+  entry.compression_s = entry.decompression_s = 0;
+  entry.ends_s.assign(plan.pipelines.size(), 0);
   std::vector<Communication> parts = gradient_syncs(model_.stages.bytes(), plan, bucket);
-  std::vector<ReplicaGroup> groups = replica_groups(model_, plan, parts);
-  const Problem& problem = model_.problem;
-  if (model_.sharding.optimizer)
-    for (ReplicaGroup& group : groups) group.site_shards = replicas_;
-  entry.time =
-      gradient_sync_time(model_.sync, problem.topology, model_.network, groups, parts.front().collective);
-  entry.compression_s = 0;
-  for (const ReplicaGroup& group : groups)
-    if (is_compressed(problem.topology, problem.job.execution.compression, group.devices))
-      entry.compression_s =
-          std::max(entry.compression_s, *std::max_element(group.parts.begin(), group.parts.end()) *
-                                            model_.stages.gradient_compression_s(group.bytes));
-  if (model_.sharding.optimizer) {
-    const Communication gather = parameter_gather(model_.stages.bytes(), parts.front(), bucket.holds_first);
-    for (ReplicaGroup& group : groups) group.bytes = gather.bytes / problem.constants.sync_efficiency;
-    entry.gather =
-        gradient_sync_time(model_.sync, problem.topology, model_.network, groups, gather.collective);
-  }
+  const auto experts = std::find_if(parts.begin(), parts.end(), [](const auto& it) { return it.experts; });
+  for (const auto& of_kind : {std::span(parts.begin(), experts), std::span(experts, parts.end())})
+    if (!of_kind.empty()) add_syncs(plan, of_kind, bucket.holds_first, entry);
   entry.key = key_;
   return entry;
 }
@@ -211,7 +244,8 @@ void IterationEstimator::find_buckets(const Plan& plan) {
   sync_ends_s_.clear();
   layers_.clear();
   for (const PipelineCost* cost : costs_) layers_.push_back(&cost->layers);
-  if (costs_.size() < 2) {
+  const StageMesh& mesh = model_.stages.mesh();
+  if (costs_.size() < 2 && mesh.copies(false) < 2 && mesh.copies(true) < 2) {
     buckets_.clear();
     return;
   }
@@ -260,6 +294,7 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     StageBusy& stage = stage_of(i);
     stage.compression_s += sync.compression_s;  // which also delays what the device has yet to compute
+    stage.decompression_s += sync.decompression_s;
     stage.compressed_s = ready_s_[number * costs_.size() + i] + stage.compression_s;
     start_s = std::max(start_s, stage.compressed_s);
     second_latest_s = std::max(second_latest_s, std::min(latest_s, stage.channels_s));
@@ -268,15 +303,13 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
   start_s = std::max(start_s, second_latest_s);
   const double end_s = use_links(sync.time, start_s);
   const double ready_s = sync_ends_s_[number];
-  // Of partitioned gradients, a device decompresses only its part.
-  const double share = 1.0 / replicas_;
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     StageBusy& stage = stage_of(i);
     stage.channels_s = std::max(stage.channels_s, start_s + sync.time.channel_busy_s);
-    stage.decompressed_s = std::max(std::max(stage.decompressed_s, end_s) + share * sync.compression_s,
-                                    stage.compressed_s + share * stage.compression_s);
+    stage.decompressed_s = std::max(std::max(stage.decompressed_s, end_s) + sync.decompression_s,
+                                    stage.compressed_s + stage.decompression_s);
     sync_ends_s_[number] = std::max(sync_ends_s_[number], stage.decompressed_s);
-    synchronized_s_[number * costs_.size() + i] = start_s + sync.time.ends_s[i] + share * sync.compression_s;
+    synchronized_s_[number * costs_.size() + i] = start_s + sync.ends_s[i] + sync.decompression_s;
   }
   sum_of_ends_s_ += sync_ends_s_[number] - ready_s;
   for (std::size_t i = 0; i < costs_.size(); ++i)

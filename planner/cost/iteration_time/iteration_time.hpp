@@ -93,20 +93,24 @@ class IterationEstimator {
   };
   struct SyncEntry {
     std::vector<int> key;
-    SyncTime time;
-    SyncTime gather;           // of the parameters, if the optimizer is sharded
-    double compression_s = 0;  // to compress or decompress all shards of a device
+    SyncTime time;    // of experts after that of other parameters
+    SyncTime gather;  // of the parameters, if the optimizer is sharded
+    std::vector<double>
+        ends_s;                // [pipeline]: when its devices have the sums of other parameters than experts
+    double compression_s = 0;  // to compress all shards of a device
+    double decompression_s = 0;  // what it decompresses of them: its part, if gradients are partitioned
   };
   template <class Entry>
   struct Versions {
     std::array<Entry, 2> entries;
     std::size_t last = 0;
   };
-  struct StageBusy {           // by the synchronizations so far
-    double compression_s = 0;  // seconds to compress everything, and again to decompress it
+  struct StageBusy {                                // by the synchronizations so far
+    double compression_s = 0, decompression_s = 0;  // seconds for everything
     double compressed_s = 0, channels_s = 0, decompressed_s = 0, gathered_s = 0;  // ends
   };
   const PipelineCost& cost_of(std::size_t number, const Pipeline& pipeline, int replicas, int flush);
+  void add_syncs(const Plan& plan, std::span<Communication> parts, bool holds_first, SyncEntry& entry) const;
   const SyncEntry& sync_of(std::size_t number, const Plan& plan, const GradientBucket& bucket);
   void find_costs(const Plan& plan);
   void find_times();

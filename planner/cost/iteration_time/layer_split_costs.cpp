@@ -79,9 +79,9 @@ void LayerSplitCosts::add_stage(int stage, const Weights& weights, const StageCh
                        model_.compressed_share(devices, other, Direction::received)};
   }
   for (const int device : devices) add_once(resource.kinds, model_.stages.kind_of(device));
-  if (has_all_reduces(model_, devices))
-    for (const MessageCost& cost : ring_messages(model_, devices))
-      add_once(resource.ring, {cost.overhead_s + cost.latency_s, cost.seconds_per_byte});
+  for (const Exchange kind : exchange_kinds)
+    for (const ExchangeLimit& limit : exchange_limits(model_, devices, kind))
+      add_once(resource.limits[static_cast<std::size_t>(kind)], limit);
   add_once(stage_resources_[at(stage)], resource);
 }
 
@@ -149,26 +149,29 @@ ResourceTime LayerSplitCosts::stage(int stage, std::pair<int, int> layers) const
     const StageCosts& costs = model_.stages_of(resource.degree);
     const double before = stage > 0 ? costs.compression_s(layers.first) : 0,
                  behind = stage + 1 < stages() ? costs.compression_s(layers.second) : 0;
-    double forward = 0, backward = 0, reduce = 0, reduce_back = 0;
+    double forward = 0, backward = 0;
     for (const int kind : resource.kinds) {
       const ComputeTime time = costs.compute(kind, layers);
       forward = std::max(forward, time.forward_s);
       backward = std::max(backward, time.backward_s);
     }
-    if (!resource.ring.empty()) {
-      const StageCosts::AllReduces there = costs.all_reduces(layers, false),
-                                   back = costs.all_reduces(layers, true);
-      for (const RingLink& link : resource.ring) {
-        reduce = std::max(reduce, there.messages * link.message_s + there.bytes * link.seconds_per_byte);
-        reduce_back =
-            std::max(reduce_back, back.messages * link.message_s + back.bytes * link.seconds_per_byte);
+    double exchange = 0, exchange_back = 0;
+    for (const Exchange kind : exchange_kinds) {
+      const ExchangedData there = costs.exchanged(kind, layers, false),
+                          back = costs.exchanged(kind, layers, true);
+      double slowest = 0, slowest_back = 0;
+      for (const ExchangeLimit& limit : resource.limits[static_cast<std::size_t>(kind)]) {
+        slowest = std::max(slowest, limit.seconds(there));
+        slowest_back = std::max(slowest_back, limit.seconds(back));
       }
+      exchange += slowest;
+      exchange_back += slowest_back;
     }
     const double compression_forward_s = resource.before.forward * before + resource.behind.forward * behind,
                  compression_backward_s =
                      resource.before.backward * before + resource.behind.backward * behind;
-    take_larger(most, resource_time(resource.weights, forward + compression_forward_s + reduce,
-                                    backward + compression_backward_s + reduce_back));
+    take_larger(most, resource_time(resource.weights, forward + compression_forward_s + exchange,
+                                    backward + compression_backward_s + exchange_back));
   }
   return most;
 }

@@ -52,10 +52,6 @@ class LayerSplitCosts {
     double rounds = 0, steady = 0;
     friend bool operator==(const Weights&, const Weights&) = default;
   };
-  struct RingLink {
-    double message_s = 0, seconds_per_byte = 0;
-    friend bool operator==(const RingLink&, const RingLink&) = default;
-  };
   struct CompressedShares {  // fractions of a boundary's messages that take compression or decompression
     double forward = 0, backward = 0;
     friend bool operator==(const CompressedShares&, const CompressedShares&) = default;
@@ -64,7 +60,7 @@ class LayerSplitCosts {
     Weights weights;
     std::size_t degree = 1;
     std::vector<int> kinds;
-    std::vector<RingLink> ring;
+    std::array<std::vector<ExchangeLimit>, exchange_kinds.size()> limits;  // by kind
     CompressedShares before, behind;
     friend bool operator==(const StageResource&, const StageResource&) = default;
   };

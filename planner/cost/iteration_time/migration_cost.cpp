@@ -79,6 +79,7 @@ double MigrationCost::max_steps(int devices) const {
   return steps * devices;
 }
 
+/// An assumption where a stage has several copies of a parameter, of which a device then needs more.
 MigrationCost::Share MigrationCost::share_of(const Stage& stage, std::size_t rank) {
   const double tensor = static_cast<double>(stage.devices.size());
   return {static_cast<double>(rank) / tensor, static_cast<double>(rank + 1) / tensor};

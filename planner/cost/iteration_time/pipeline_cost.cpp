@@ -1,6 +1,8 @@
 #include "planner/cost/iteration_time/pipeline_cost.hpp"
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include "core/cluster/host_channels.hpp"
 #include "core/base/index.hpp"
@@ -65,10 +67,9 @@ void add_stage_times(const IterationModel& model, const Pipeline& pipeline, Pipe
   for (std::size_t i = 0; i < cost.layers.size(); ++i) {
     const std::vector<int>& devices = devices_of(pipeline, i);
     const ComputeTime time = slowest_compute(model, devices, cost.layers[i]);
-    work.forward_s.push_back(time.forward_s + overhead_s +
-                             all_reduce_s(model, devices, cost.layers[i], false));
+    work.forward_s.push_back(time.forward_s + overhead_s + exchange_s(model, devices, cost.layers[i], false));
     work.backward_s.push_back(time.backward_s + overhead_s +
-                              all_reduce_s(model, devices, cost.layers[i], true));
+                              exchange_s(model, devices, cost.layers[i], true));
     work.weight_gradient_s.push_back(time.weight_gradient_s);
   }
 }
@@ -107,21 +108,61 @@ void add_hops(const IterationModel& model, const Pipeline& pipeline, PipelineCos
   cost.egress_usd += usd * pipeline.micro_batches;
 }
 
-/// Egress of the all-reduces inside tensor-parallel groups, around the ring of their devices.
-void add_all_reduce_egress(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
+using Group = std::span<const int>;
+
+/// The groups of `size` devices of a stage that follow one another; none if they have only one.
+std::vector<Group> groups_of(const std::vector<int>& devices, int size) {
+  std::vector<Group> groups;
+  for (std::size_t first = 0; size > 1 && first < devices.size(); first += at(size))
+    groups.push_back(Group(devices).subspan(first, at(size)));
+  return groups;
+}
+
+/// The tensor-parallel groups whose compute times do not contain their all-reduces.
+std::vector<Group> reducing_groups(const IterationModel& model, const std::vector<int>& devices) {
+  const StageCosts& costs = model.stages_of(devices.size());
+  const auto& all = model.problem.topology->devices;
+  std::vector<Group> groups = groups_of(devices, costs.mesh().tensor);
+  std::erase_if(groups, [&](const Group& group) {
+    return std::all_of(group.begin(), group.end(), [&](int device) {
+      return costs.includes_all_reduces(costs.kind_of(device)) &&
+             all[at(device)].host == all[at(group.front())].host;
+    });
+  });
+  return groups;
+}
+
+/// Visits the pairs of devices of which each sends to the other in an all-to-all.
+template <class Visit>
+void for_each_expert_pair(const IterationModel& model, const std::vector<int>& devices, const Visit& visit) {
+  for (const Group& group : groups_of(devices, model.stages_of(devices.size()).mesh().expert))
+    for (const int from : group)
+      for (const int to : group)
+        if (from != to) visit(from, to);
+}
+
+/// Egress of the exchanges inside stages.
+void add_exchange_egress(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
   double usd = 0;  // per micro-batch
   for (std::size_t i = 0; i < cost.layers.size(); ++i) {
     const std::vector<int>& devices = devices_of(pipeline, i);
-    if (!has_all_reduces(model, devices)) continue;
     const StageCosts& costs = model.stages_of(devices.size());
-    const double bytes =
-        costs.all_reduces(cost.layers[i], false).bytes + costs.all_reduces(cost.layers[i], true).bytes;
-    const HostChannels channels(model.problem.topology, devices);
-    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-      const auto pairs = channels.next_in_ring(rank);
-      for (const auto& [from, to] : pairs)
-        usd += bytes / static_cast<double>(pairs.size()) * model.network.usd_per_byte(from, to);
+    const auto bytes_of = [&](Exchange kind) {
+      return costs.exchanged(kind, cost.layers[i], false).bytes +
+             costs.exchanged(kind, cost.layers[i], true).bytes;
+    };
+    const double reduced = bytes_of(Exchange::all_reduce), tokens = bytes_of(Exchange::all_to_all);
+    for (const Group& group : reducing_groups(model, devices)) {
+      const HostChannels channels(model.problem.topology, group);
+      for (std::size_t rank = 0; rank < group.size(); ++rank) {
+        const auto pairs = channels.next_in_ring(rank);
+        for (const auto& [from, to] : pairs)
+          usd += reduced / static_cast<double>(pairs.size()) * model.network.usd_per_byte(from, to);
+      }
     }
+    if (tokens > 0)
+      for_each_expert_pair(model, devices,
+                           [&](int from, int to) { usd += tokens * model.network.usd_per_byte(from, to); });
   }
   cost.egress_usd += usd * pipeline.micro_batches;
 }
@@ -250,33 +291,59 @@ ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>&
   return slowest;
 }
 
-bool has_all_reduces(const IterationModel& model, const std::vector<int>& devices) {
-  if (devices.size() < 2) return false;
-  const StageCosts& costs = model.stages_of(devices.size());
-  const auto& all = model.problem.topology->devices;
-  return !std::all_of(devices.begin(), devices.end(), [&](int device) {
-    return costs.includes_all_reduces(costs.kind_of(device)) &&
-           all[at(device)].host == all[at(devices.front())].host;
+namespace {
+
+std::vector<ExchangeLimit> all_reduce_limits(const IterationModel& model, const std::vector<int>& devices) {
+  std::vector<ExchangeLimit> limits;
+  for (const Group& group : reducing_groups(model, devices)) {
+    const HostChannels channels(model.problem.topology, group);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const MessageCost cost = model.network.message_in_parts(channels.next_in_ring(i));
+      limits.push_back({cost.overhead_s + cost.latency_s, cost.seconds_per_byte});
+    }
+  }
+  return limits;
+}
+
+/// All devices send to all of their peers at once, so a shared capacity carries the messages of all pairs
+/// that cross it.
+std::vector<ExchangeLimit> all_to_all_limits(const IterationModel& model, const std::vector<int>& devices) {
+  std::vector<ExchangeLimit> limits;
+  std::map<int, ExchangeLimit> shared;  // by capacity
+  for_each_expert_pair(model, devices, [&](int from, int to) {
+    const MessageCost cost = model.network.message(from, to);
+    const double message_s = cost.overhead_s + cost.latency_s;
+    if (const ExchangeLimit own{message_s, cost.seconds_per_byte}; limits.empty() || !(limits.back() == own))
+      limits.push_back(own);
+    for (const int id : model.network.shared(from, to)) {
+      ExchangeLimit& limit = shared[id];
+      limit.message_s = std::max(limit.message_s, message_s);
+      limit.seconds_per_byte += model.network.shared_seconds_per_byte(id);
+    }
   });
+  for (const auto& [id, limit] : shared) limits.push_back(limit);
+  return limits;
 }
 
-std::vector<MessageCost> ring_messages(const IterationModel& model, const std::vector<int>& devices) {
-  const HostChannels channels(model.problem.topology, devices);
-  std::vector<MessageCost> messages;
-  for (std::size_t i = 0; i < devices.size(); ++i)
-    messages.push_back(model.network.message_in_parts(channels.next_in_ring(i)));
-  return messages;
+}  // namespace
+
+std::vector<ExchangeLimit> exchange_limits(const IterationModel& model, const std::vector<int>& devices,
+                                           Exchange kind) {
+  return kind == Exchange::all_reduce ? all_reduce_limits(model, devices) : all_to_all_limits(model, devices);
 }
 
-double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
-                    bool backward) {
-  if (layers.first == layers.second || !has_all_reduces(model, devices)) return 0;
-  const auto [messages, bytes] = model.stages_of(devices.size()).all_reduces(layers, backward);
-  double slowest = 0;
-  for (const MessageCost& cost : ring_messages(model, devices))
-    slowest =
-        std::max(slowest, messages * (cost.overhead_s + cost.latency_s) + bytes * cost.seconds_per_byte);
-  return slowest;
+double exchange_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
+                  bool backward) {
+  double sum = 0;
+  for (const Exchange kind : exchange_kinds) {
+    const ExchangedData data = model.stages_of(devices.size()).exchanged(kind, layers, backward);
+    if (data.messages == 0) continue;
+    double slowest = 0;
+    for (const ExchangeLimit& it : exchange_limits(model, devices, kind))
+      slowest = std::max(slowest, it.seconds(data));
+    sum += slowest;
+  }
+  return sum;
 }
 
 PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
@@ -290,7 +357,7 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
   add_stage_times(model, pipeline, cost);
   add_compression(model, pipeline, cost);
   add_hops(model, pipeline, cost);
-  if (model.network.is_priced()) add_all_reduce_egress(model, pipeline, cost);
+  if (model.network.is_priced()) add_exchange_egress(model, pipeline, cost);
   cost.time = pipeline_time(model.schedule, cost.work);
   cost.earliest = earliest_times(model, cost);
   add_link_totals(model.schedule, cost);

@@ -55,15 +55,25 @@ struct PipelineCost {
 PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
                            InFlightByDevice& in_flight);
 
-/// Whether the devices of a stage take time for all-reduces that their compute times do not contain. Times of
-/// profiles contain only those inside a host.
-bool has_all_reduces(const IterationModel& model, const std::vector<int>& devices);
-/// A message of each device of a tensor-parallel group to the next in the ring. Those between hosts use all
-/// channels.
-std::vector<MessageCost> ring_messages(const IterationModel& model, const std::vector<int>& devices);
-/// Time of the ring all-reduces of a micro-batch within a tensor-parallel group, in one pass.
-double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
-                    bool backward);
+/// What limits an exchange: a link between two devices, or a capacity that several of its messages share.
+struct ExchangeLimit {
+  double message_s = 0;         // of each of its messages, one after the other
+  double seconds_per_byte = 0;  // of the bytes that a device sends to one of its peers
+  friend bool operator==(const ExchangeLimit&, const ExchangeLimit&) = default;
+
+  double seconds(const ExchangedData& data) const {
+    return data.messages * message_s + data.bytes * seconds_per_byte;
+  }
+};
+
+/// The limits of an exchange inside a stage, of which the slowest determines its time; none if compute times
+/// contain it. Times of profiles contain only all-reduces inside a host. All-reduces go around the ring of
+/// each tensor-parallel group, those between hosts on all channels.
+std::vector<ExchangeLimit> exchange_limits(const IterationModel& model, const std::vector<int>& devices,
+                                           Exchange kind);
+/// Time of the exchanges of a micro-batch within a stage, in one pass.
+double exchange_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
+                  bool backward);
 
 /// The longest forward time of these devices, the longest backward time, and so on.
 ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>& devices,

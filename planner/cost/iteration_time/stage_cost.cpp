@@ -18,9 +18,9 @@ bool recomputes(const Job& job) {
 
 }  // namespace
 
-StageCosts::StageCosts(const Problem& problem, int tensor)
+StageCosts::StageCosts(const Problem& problem, int devices)
     : problem_(problem),
-      tensor_(tensor),
+      mesh_(stage_mesh(problem.job.execution, at(devices))),
       layers_(layer_count(problem.job.model)),
       bytes_(problem.job, problem.job.execution) {
   find_kinds();
@@ -29,7 +29,7 @@ StageCosts::StageCosts(const Problem& problem, int tensor)
 
 void StageCosts::find_kinds() {
   const Topology& topology = problem_.topology;
-  const LayerTimes times(problem_, problem_.job.execution, {tensor_});
+  const LayerTimes times(problem_, problem_.job.execution, {devices()});
   std::map<std::pair<int, double>, int> kinds;
   for (int device = 0; device < topology.size(); ++device) {
     const Device& it = topology.devices[at(device)];
@@ -37,10 +37,10 @@ void StageCosts::find_kinds() {
         kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
     kind_.push_back(position->second);
     if (!is_new) continue;
-    KindTimes kind{"", times.includes_all_reduces(device, tensor_), {{}}, {0}};
+    KindTimes kind{"", times.includes_all_reduces(device, devices()), {{}}, {0}};
     try {
       for (int layer = 0; layer < layers_; ++layer) {
-        const LayerTime time = times.of(layer, device, tensor_);
+        const LayerTime time = times.of(layer, device, devices());
         ComputeTime sum = kind.before.back();
         sum.forward_s += time.forward_s;
         sum.backward_s += time.backward_s;
@@ -60,15 +60,15 @@ void StageCosts::find_bytes() {
   const Job& job = problem_.job;
   const std::vector<Layer> chain = layer_chain(job);
   const auto of_device = [&](const Layer& layer) {
-    return with_activations_of_device(layer, tensor_, job.parallelism.sequence_parallel);
+    return with_activations_of_device(layer, mesh_.tensor, job.parallelism.sequence_parallel, mesh_.data);
   };
   const RecomputationTraits& recomputation = traits(job.execution.recomputation);
   const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
   held_ = bytes.resident + error_feedback_bytes(job.training, job.execution.compression);
   saved_ = bytes.checkpointed;
   const double micro_batch = job.execution.micro_batch,
-               sent = micro_batch / (divides_messages(job.parallelism) ? tensor_ : 1);
-  kept_ = all_reduced_ = {0};
+               sent = micro_batch / (divides_messages(job.parallelism) ? devices() : mesh_.data);
+  kept_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     const Layer& it = chain[at(layer)];
     const Layer held = of_device(it);
@@ -78,11 +78,11 @@ void StageCosts::find_bytes() {
     output_.push_back(before.output.value() * sent);
     held_output_.push_back(input.value() * micro_batch);
     kept_.push_back(kept_.back() + recomputation.kept(held, input).value() * micro_batch);
-    all_reduced_.push_back(all_reduced_.back() + bytes_.output(layer));
     working_.push_back(recomputation.working(held).value() * micro_batch);
     model_flops_ += (it.forward + it.backward).value();
   }
   find_partitioned_state();
+  find_exchanges();
   output_.push_back(chain.back().output.value() * sent);
   const double compression_s_per_byte =
       activation_compression_s_per_byte(problem_.topology, job, job.execution.compression);
@@ -110,13 +110,13 @@ void StageCosts::find_partitioned_state() {
     case OptimizerSharding::zero2:
       whole = bytes.weights;
       for (int layer = 0; layer < layers_; ++layer)
-        unpartitioned_[at(layer)] = bytes_.gradients({layer, layer + 1}, true) / tensor_;
+        unpartitioned_[at(layer)] = bytes_.gradients({layer, layer + 1}, true) / devices();
       break;
     case OptimizerSharding::zero3:
       for (int layer = 0; layer < layers_; ++layer)
         unpartitioned_[at(layer)] = (bytes_.gradients({layer, layer + 1}, true) +
                                      bytes_.parameters({std::max(0, layer - 1), layer + 1}, true)) /
-                                    tensor_;
+                                    devices();
       break;
   }
   partitioned_ = std::max(0.0, bytes.resident - whole);
@@ -136,17 +136,21 @@ ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers) const {
 }
 
 /// Of each device. Those tied to the first layer of the same stage are not counted again.
-double StageCosts::held_parameters(std::pair<int, int> layers) const {
-  return bytes_.elements(layers, layers.first == 0) / tensor_;
+double StageCosts::held_elements(std::pair<int, int> layers) const {
+  return bytes_.held_elements(layers, layers.first == 0, mesh_);
 }
 
 double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed) const {
   const double ratio = compressed ? problem_.job.execution.compression.gradients : 1;
-  return bytes_.gradients(layers, with_first) / tensor_ * ratio / problem_.constants.sync_efficiency;
+  const double bytes = bytes_.gradients(layers, with_first) / mesh_.shards(false) +
+                       bytes_.gradients(layers, with_first, true) / mesh_.shards(true);
+  return bytes * ratio / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::parameter_bytes(std::pair<int, int> layers, bool with_first) const {
-  return bytes_.parameters(layers, with_first) / tensor_ / problem_.constants.sync_efficiency;
+  const double bytes = bytes_.parameters(layers, with_first) / mesh_.shards(false) +
+                       bytes_.parameters(layers, with_first, true) / mesh_.shards(true);
+  return bytes / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::gradient_compression_s(double bytes) const {
@@ -156,13 +160,30 @@ double StageCosts::gradient_compression_s(double bytes) const {
   return gradients * gradient_compression_s_per_byte_;
 }
 
-/// Each all-reduce of a layer's output takes 2 (t − 1) messages of 1 / t of it.
-StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool backward) const {
-  const double count =
-      all_reduces_per_layer(problem_.job.execution, backward ? Pass::backward : Pass::forward);
-  const double steps = 2.0 * (tensor_ - 1);
-  return {(layers.second - layers.first) * count * steps,
-          between(all_reduced_, layers) * count * steps / tensor_};
+/// Each all-reduce of what a group of t devices computes for a layer takes 2 (t − 1) messages of 1 / t of it.
+/// In an all-to-all among e devices, each sends 1 / e of its tokens to each of the others.
+void StageCosts::find_exchanges() {
+  for (const bool backward : {false, true}) {
+    const Pass pass = backward ? Pass::backward : Pass::forward;
+    std::vector<ExchangedData>&sums = exchanged_[0][backward ? 1 : 0],
+    &tokens = exchanged_[1][backward ? 1 : 0];
+    sums = tokens = {{}};
+    for (int layer = 0; layer < layers_; ++layer) {
+      const double reduces = bytes_.all_reduces(layer, pass), to_all = bytes_.all_to_alls(layer, pass);
+      sums.push_back({sums.back().messages + reduces, sums.back().bytes + reduces * bytes_.output(layer)});
+      tokens.push_back(
+          {tokens.back().messages + to_all, tokens.back().bytes + to_all * bytes_.expert_tokens(layer)});
+    }
+  }
+}
+
+ExchangedData StageCosts::exchanged(Exchange kind, std::pair<int, int> layers, bool backward) const {
+  const std::vector<ExchangedData>& before = exchanged_[static_cast<std::size_t>(kind)][backward ? 1 : 0];
+  const ExchangedData &begin = before[at(layers.first)], &end = before[at(layers.second)];
+  const double messages = end.messages - begin.messages, bytes = end.bytes - begin.bytes;
+  const double steps = 2.0 * (mesh_.tensor - 1);
+  if (kind == Exchange::all_reduce) return {messages * steps, bytes * steps / mesh_.tensor / mesh_.data};
+  return {messages, bytes / mesh_.devices() / mesh_.expert};
 }
 
 /// A GPipe trainer has four buffers per micro-batch: input, output, and the gradients of both. The kept
@@ -172,8 +193,12 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas) const {
   const bool buffers = traits(problem_.job.execution.schedule).keeps_boundary_buffers;
   StageNeeds needs;
   const bool partitions_weights = traits(problem_.job.execution.optimizer_sharding).parameters;
-  needs.state = held_parameters(layers) * (held_ + partitioned_ / replicas) +
-                bytes_.quantized_copies(layers) / tensor_ / (partitions_weights ? replicas : 1);
+  const auto held_of = [&](double elements, bool experts) {
+    return elements / mesh_.shards(experts) * (held_ + partitioned_ / replicas / mesh_.copies(experts));
+  };
+  needs.state = held_of(bytes_.elements(layers, begin == 0), false) +
+                held_of(bytes_.expert_elements(layers), true) +
+                bytes_.quantized_copies(layers, mesh_) / (partitions_weights ? replicas : 1);
   needs.per_micro_batch = between(kept_, layers);
   if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * held_output_[at(end)];
   if (begin > 0 && buffers) needs.per_micro_batch += held_output_[at(begin)];
@@ -188,7 +213,7 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas) const {
 }
 
 double StageCosts::saved_bytes(std::pair<int, int> layers) const {
-  return held_parameters(layers) * saved_;
+  return held_elements(layers) * saved_;
 }
 
 }  // namespace dtfm::cost

@@ -1,6 +1,7 @@
 // Cost of a stage for its devices: seconds, bytes, memory. These formulas are independent of the simulator's.
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "core/plan/communication.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
+#include "core/plan/stage_mesh.hpp"
 
 namespace dtfm::cost {
 
@@ -24,23 +26,34 @@ struct StageNeeds {
   double working = 0;          // only while computing, including process memory
 };
 
-/// Costs of the stages of one job on one topology at one tensor degree. `layers` is always a range [first,
-/// second) of the job's layers; prefix sums give its totals in constant time.
+/// How the devices of a stage exchange activations, in this order after each pass.
+enum class Exchange : unsigned char { all_reduce, all_to_all };
+inline constexpr std::array exchange_kinds = {Exchange::all_reduce, Exchange::all_to_all};
+
+/// Of a micro-batch in a pass: messages that a device sends to one of its peers, one after the other, and
+/// their total bytes.
+struct ExchangedData {
+  double messages = 0, bytes = 0;
+};
+
+/// Costs of the stages of one job on one topology with one number of devices. `layers` is always a range
+/// [first, second) of the job's layers; prefix sums give its totals in constant time.
 class StageCosts {
  public:
   /// `problem` must outlive this.
-  StageCosts(const Problem& problem, int tensor);
+  StageCosts(const Problem& problem, int devices);
 
   const Job& job() const { return problem_.job; }
   int layers() const { return layers_; }
   const LayerBytes& bytes() const { return bytes_; }
-  int tensor() const { return tensor_; }
+  const StageMesh& mesh() const { return mesh_; }
+  int devices() const { return mesh_.devices(); }
   /// Devices of one kind have the same GPU and speed, hence the same times.
   int kind_of(int device) const { return kind_[static_cast<std::size_t>(device)]; }
   int kinds() const { return static_cast<int>(times_.size()); }
   /// Why the compute times of a device are unknown; empty if they are known.
   const std::string& unknown(int device) const;
-  /// Time of a device of that kind, whose times must be known, without the all-reduces of tensor parallelism.
+  /// Time of a device of that kind, whose times must be known, without exchanges.
   ComputeTime compute(int kind, std::pair<int, int> layers) const;
 
   /// Bytes of a micro-batch that one device sends over the boundary before `layer`, and seconds to compress
@@ -49,18 +62,13 @@ class StageCosts {
     return (compressed ? boundary_bytes_ : output_)[static_cast<std::size_t>(layer)];
   }
   double compression_s(int layer) const { return compression_s_[static_cast<std::size_t>(layer)]; }
-  /// Gradient bytes of one device. `with_first`: the stage also has the first layer, so tied parameters are
-  /// not counted again.
+  /// Gradient bytes of one device, of experts and of other parameters. `with_first`: the stage also has the
+  /// first layer, so tied parameters are not counted again.
   double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
   /// Seconds to compress gradients to `bytes`, or to decompress them.
   double gradient_compression_s(double bytes) const;
-  /// All-reduces of a micro-batch within a stage: messages that each device sends in the ring, one after the
-  /// other, and their total bytes.
-  struct AllReduces {
-    double messages = 0, bytes = 0;
-  };
-  AllReduces all_reduces(std::pair<int, int> layers, bool backward) const;
-  /// Whether the compute times of devices of that kind contain these all-reduces.
+  ExchangedData exchanged(Exchange kind, std::pair<int, int> layers, bool backward) const;
+  /// Whether the compute times of devices of that kind contain the all-reduces.
   bool includes_all_reduces(int kind) const {
     return times_[static_cast<std::size_t>(kind)].includes_all_reduces;
   }
@@ -87,13 +95,15 @@ class StageCosts {
   void find_kinds();
   void find_bytes();
   void find_partitioned_state();
-  double held_parameters(std::pair<int, int> layers) const;
+  void find_exchanges();
+  double held_elements(std::pair<int, int> layers) const;
   double between(const std::vector<double>& before, std::pair<int, int> layers) const {
     return before[static_cast<std::size_t>(layers.second)] - before[static_cast<std::size_t>(layers.first)];
   }
 
   const Problem& problem_;
-  int tensor_, layers_;
+  StageMesh mesh_;
+  int layers_;
   LayerBytes bytes_;
   std::vector<int> kind_;  // by device
   std::vector<KindTimes> times_;
@@ -102,10 +112,11 @@ class StageCosts {
   double saved_ = 0, model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
   std::vector<double>
       output_;  // uncompressed bytes that a device sends per micro-batch before each layer, and at the end
-  std::vector<double> held_output_;                      // bytes of the same activation that a device holds
-  std::vector<double> boundary_bytes_, compression_s_;   // before each layer
-  std::vector<double> kept_, all_reduced_;               // prefix sums for one device
-  std::vector<double> working_;                          // by layer
+  std::vector<double> held_output_;                     // bytes of the same activation that a device holds
+  std::vector<double> boundary_bytes_, compression_s_;  // before each layer
+  std::vector<double> kept_;                            // prefix sums for one device
+  std::array<std::array<std::vector<ExchangedData>, 2>, 2> exchanged_;  // prefix sums, [kind][backward]
+  std::vector<double> working_;                                         // by layer
   std::vector<double> unpartitioned_;  // by layer: bytes of state that exist as a whole during its passes
 };
 

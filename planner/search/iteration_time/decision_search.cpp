@@ -107,6 +107,7 @@ void DecisionSearch::screen_micro_batches() {
     if (are_few) {
       same.execution.recomputation = now.execution.recomputation;
       same.parallelism.tensor = now.parallelism.tensor;
+      same.execution.expert = now.execution.expert;
     }
     if (decisions_key(same) == decisions_key(now))
       screening_.offer_initial_plans(job, sparse_shapes(*job, state_.options.limits), false);

@@ -13,6 +13,7 @@
 #include "core/base/index.hpp"
 #include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "core/plan/target.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 
@@ -66,12 +67,45 @@ bool has_different_groups(const DecidedJob& job) {
   return largest > 0 && largest < std::ssize(job.tensor_groups);
 }
 
+/// Expert-parallel degrees to try: those that the job lists, or powers of two, because hosts have so many
+/// devices.
+std::vector<int> expert_degrees(const Job& job) {
+  const int experts = expert_count(job.model);
+  std::vector<int> degrees = {1};
+  for (int degree = 2; degree <= experts; ++degree) {
+    const bool is_listed = !listed_values(job, Setting::expert).empty();
+    if (experts % degree == 0 && (is_listed || std::has_single_bit(static_cast<unsigned>(degree))))
+      degrees.push_back(degree);
+  }
+  std::erase_if(degrees, [&](int it) { return !is_choice(job, Setting::expert, it); });
+  return degrees;
+}
+
+/// The degrees that the job leaves open, those of experts with the smallest `stage_data` that they need.
+std::vector<Job> open_meshes(const Topology& topology, const Job& job, const Job& undecided) {
+  const std::vector<int> tensors = undecided.automatic[Setting::tensor] ? tensor_degrees(topology, job)
+                                                                        : std::vector{job.parallelism.tensor},
+                         experts = undecided.automatic[Setting::expert] ? expert_degrees(job)
+                                                                        : std::vector{job.execution.expert};
+  std::vector<Job> meshes;
+  for (const int tensor : tensors)
+    for (const int expert : experts) {
+      Job& it = meshes.emplace_back(job);
+      it.parallelism.tensor = tensor;
+      it.execution.expert = expert;
+      if (!undecided.execution.stage_data) fit_stage_data(it);
+      if (devices_per_stage(it) > topology.size()) meshes.pop_back();
+    }
+  return meshes;
+}
+
 /// Whether the sharding and the messages can run with the other settings. With partitioned gradients all
 /// schedules are the same.
 bool is_consistent(const Job& job, const SettingSet& undecided) {
+  if (!mesh_obstacle(job).empty()) return false;
   if (!can_shard(job.execution) || !can_run(job.execution.messaging, job.execution.schedule)) return false;
   return !requires_single_devices(job) ||
-         (job.parallelism.tensor == 1 &&
+         (devices_per_stage(job) == 1 &&
           (!undecided[Setting::schedule] || job.execution.schedule == first_schedule(job)));
 }
 
@@ -101,6 +135,10 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
     }
     if (sharding.gradients && undecided[Setting::tensor] && is_choice(job, Setting::tensor, 1))
       other.parallelism.tensor = 1;
+    if (sharding.gradients && undecided[Setting::expert] && is_choice(job, Setting::expert, 1)) {
+      other.execution.expert = 1;
+      other.execution.stage_data.reset();
+    }
     const std::vector<int> sizes = sharding.gradients && undecided[Setting::micro_batch]
                                        ? open_micro_batches(job)
                                        : std::vector{job.execution.micro_batch};
@@ -113,15 +151,17 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
   }
 }
 
-/// Micro-batch, recomputation and tensor degree determine memory together.
+/// Micro-batch, recomputation and the degrees inside a stage determine memory together.
 bool is_joint(Setting setting) {
-  return setting == Setting::micro_batch || setting == Setting::recompute || setting == Setting::tensor;
+  return setting == Setting::micro_batch || setting == Setting::recompute || setting == Setting::tensor ||
+         setting == Setting::expert;
 }
 
 /// Whether stages of the job may have other tensor degrees than `base`, or different ones.
 bool may_vary_degrees(const Job& undecided, const DecidedJob& base) {
   return undecided.automatic[Setting::tensor] && !requires_uniform_pipelines(base) &&
-         !requires_single_devices(base.problem.job);
+         !requires_single_devices(base.problem.job) && base.problem.job.execution.expert == 1 &&
+         !base.problem.job.execution.stage_data;
 }
 
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
@@ -160,22 +200,31 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
     if (job.automatic[Setting::activations]) job.execution.compression.activations = strongest;
     if (job.automatic[Setting::gradients]) job.execution.compression.gradients = strongest;
   }
+  const bool undecided_micro_batch = job.automatic[Setting::micro_batch];
   job.automatic = {};
+  if (!job.execution.stage_data) fit_stage_data(job);
+  if (undecided_micro_batch && !mesh_obstacle(job).empty())
+    for (const int size : open_micro_batches(problem_.job))
+      if (size % job.execution.stage_data.value_or(1) == 0) {
+        job.execution.micro_batch = size;
+        break;
+      }
+  if (const std::string what = mesh_obstacle(job); !what.empty()) throw Error("", what);
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
-  const cost::StageCosts costs(begin, job.parallelism.tensor);
+  const cost::StageCosts costs(begin, devices_per_stage(job));
   for (int device = 0; device < problem_.topology->size(); ++device)
     if (!costs.unknown(device).empty()) unusable_.emplace_back(device, costs.unknown(device));
   if (static_cast<int>(unusable_.size()) == problem_.topology->size())
     throw Error("", unusable_.front().second);
   order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
+  const int devices = devices_per_stage(job);
+  const auto place = job.execution.stage_data ? "site" : "host";
   auto result = decide_job(std::move(job));
   if (!result && !excluded_.empty())
-    throw Error(
-        "", fmt::format("no host has {} devices of known price and compute times, which every stage needs",
-                        problem_.job.parallelism.tensor));
-  if (!result)
-    throw Error(
-        "", fmt::format("no host has {} devices, which every stage needs", problem_.job.parallelism.tensor));
+    throw Error("",
+                fmt::format("no {} has {} devices of known price and compute times, which every stage needs",
+                            place, devices));
+  if (!result) throw Error("", fmt::format("no {} has {} devices, which every stage needs", place, devices));
   return result;
 }
 
@@ -183,7 +232,9 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
 /// ones leave on a host. Null if no host has enough devices with known compute times for a stage.
 std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vector<int>& tensors,
                                                 const std::vector<int>& max_degrees) const {
-  auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
+  std::vector<int> sizes = tensors;
+  for (int& it : sizes) it *= job.execution.stage_data.value_or(1);
+  auto result = std::make_shared<DecidedJob>(problem_, job, sizes, network_);
   std::vector<int> usable;
   for (const int device : order_)
     if (result->model.unknown(device).empty() &&
@@ -196,7 +247,7 @@ std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vecto
   result->max_degrees = max_degrees;
   result->tensor_groups = tensors.size() > 1
                               ? stage_tensor_groups(problem_.topology, usable, tensors, of_device)
-                              : stage_tensor_groups(problem_.topology, usable, tensors.front());
+                              : stage_groups(problem_.topology, usable, sizes.front(), tensors.front());
   return result->tensor_groups.empty() ? nullptr : result;
 }
 
@@ -230,10 +281,15 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     job.execution.chunks = base.problem.job.execution.chunks;
   }
   if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
+  if (undecided[Setting::expert] && !problem_.job.execution.stage_data)
+    job.execution.stage_data = plan.execution.stage_data;
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
     return divides(job, it) && is_choice(job, Setting::tensor, it) && degrees.back() % it == 0;
   });
+  Job with_degree = job;
+  if (undecided[Setting::tensor] && are_possible) with_degree.parallelism.tensor = degrees.back();
+  if (!mesh_obstacle(with_degree).empty()) return decide_job(base.problem.job);
   if (!undecided[Setting::tensor] || !are_possible) return decide_job(std::move(job));
   job.parallelism.tensor = degrees.back();
   const bool is_mixed = degrees.size() > 1;
@@ -307,17 +363,14 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   const std::span<const RecomputationTraits> recomputations =
       undecided[Setting::recompute] ? recomputation_table()
                                     : std::span(&traits(job.execution.recomputation), 1);
-  const std::vector<int> tensors = undecided[Setting::tensor] ? tensor_degrees(problem_.topology, job)
-                                                              : std::vector{job.parallelism.tensor};
-  for (const int tensor : tensors)
+  for (const Job& mesh : open_meshes(problem_.topology, job, problem_.job))
     for (const int size : sizes)
       for (const RecomputationTraits& recomputation : recomputations)
-        if (is_choice(job, Setting::recompute, recomputation.name))
-          add([&](Job& it) {
-            it.parallelism.tensor = tensor;
-            it.execution.micro_batch = size;
-            it.execution.recomputation = recomputation.kind;
-          });
+        if (is_choice(job, Setting::recompute, recomputation.name)) {
+          Job& it = jobs.emplace_back(mesh);
+          it.execution.micro_batch = size;
+          it.execution.recomputation = recomputation.kind;
+        }
   for (const SettingTraits& setting : setting_table()) {
     if (!undecided[setting.kind] || is_joint(setting.kind)) continue;
     if (setting.kind == Setting::optimizer_sharding) {

@@ -55,6 +55,31 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
   return tensor_groups;
 }
 
+std::vector<std::vector<int>> stage_groups(const Topology& topology, const std::vector<int>& order,
+                                           int devices, int tensor) {
+  std::map<int, int> on_host;
+  int largest = 0;
+  for (const int device : order) largest = std::max(largest, ++on_host[topology.devices[at(device)].host]);
+  int part = devices;
+  while (part > tensor && (part > largest || devices % part != 0 || part % tensor != 0)) --part;
+  const std::vector<std::vector<int>> parts = stage_tensor_groups(topology, order, part);
+  if (part == devices) return parts;
+  std::vector<std::vector<int>> groups;
+  std::map<int, std::size_t> incomplete;  // by site: index of the group
+  for (const std::vector<int>& it : parts) {
+    const int site = topology.devices[at(it.front())].site;
+    if (!incomplete.contains(site)) {
+      incomplete[site] = groups.size();
+      groups.emplace_back();
+    }
+    std::vector<int>& group = groups[incomplete[site]];
+    group.insert(group.end(), it.begin(), it.end());
+    if (static_cast<int>(group.size()) == devices) incomplete.erase(site);
+  }
+  std::erase_if(groups, [&](const auto& it) { return static_cast<int>(it.size()) < devices; });
+  return groups;
+}
+
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
                                                   const std::vector<int>& tensors,
                                                   const std::vector<int>& max_degrees) {

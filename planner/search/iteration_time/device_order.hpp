@@ -17,6 +17,11 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
                                                   int tensor);
 
+/// Groups of `devices`, a multiple of `tensor`. If no host has so many, each consists of parts on several
+/// hosts of one site, as few as possible, of which each has whole tensor-parallel groups.
+std::vector<std::vector<int>> stage_groups(const Topology& topology, const std::vector<int>& order,
+                                           int devices, int tensor);
+
 /// The same for several tensor degrees (ascending): every host forms as many groups of the largest degree as
 /// possible, then of the next. `max_degrees`: by device; if empty, there is no limit.
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,

@@ -342,7 +342,7 @@ std::vector<JobPtr> all_decided_jobs(Decisions& decisions, const EnumerationLimi
   std::set<std::string> known = {decisions_key(jobs.front()->problem.job)};
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const JobPtr job = jobs[i];
-    if (jobs.size() > limits.jobs || job->model.stages.tensor() > 1) throw GivesUp();
+    if (jobs.size() > limits.jobs || job->model.stages.devices() > 1) throw GivesUp();
     for (const JobPtr& other : decisions.alternatives(*job))
       if (known.insert(decisions_key(other->problem.job)).second) jobs.push_back(other);
   }

@@ -55,7 +55,7 @@ bool is_homogeneous(const Plan& plan, const DecidedJob& job) {
   const int kind = job.model.stages.kind_of(plan.pipelines.front().stages.front().devices.front());
   for (const int device : pipeline_major(plan))
     if (job.model.stages.kind_of(device) != kind) return false;
-  return tensor_degrees(plan).size() == 1;
+  return stage_sizes(plan).size() == 1;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/plan/stage_mesh.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
@@ -131,10 +132,10 @@ Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& te
       const int position = first * shape.replicas + replica * (last - first) + stage - first;
       pipeline.stages.push_back({even_split(job.model.stages.layers(), shape.stages, stage),
                                  tensor_groups[at(group_sequence[at(position)])]});
-      plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.back().devices.size()));
     }
     plan.pipelines.push_back(std::move(pipeline));
   }
+  plan.tensor = tensor_degrees(plan).back();
   assign_micro_batches_evenly(job, plan);
   return plan;
 }
@@ -153,7 +154,7 @@ std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, cons
       if (!is_used.contains(device)) rest.push_back(device);
     }
   std::vector<int> degrees;
-  for (const cost::StageCosts& costs : job.model.by_degree) degrees.push_back(costs.tensor());
+  for (const cost::StageCosts& costs : job.model.by_degree) degrees.push_back(costs.devices());
   auto tensor_groups = stage_tensor_groups(job.problem.topology, rest, degrees);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
@@ -278,7 +279,7 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
                                                       : !in_rounds && !requires_uniform_pipelines(*job) &&
                                                             !requires_single_devices(now) &&
                                                             from.shape().replicas <= micro_batch_count(now);
-  if (!is_allowed || now.parallelism.tensor != then.parallelism.tensor ||
+  if (!is_allowed || devices_per_stage(now) != devices_per_stage(then) ||
       job->max_degrees != from.job->max_degrees)
     return std::nullopt;
   Plan plan = from.plan;

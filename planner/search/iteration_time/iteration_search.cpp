@@ -30,7 +30,7 @@ std::string describe_available(const DecidedJob& job) {
           : "";
   return fmt::format(
       "there are {} devices, {} layers and {} micro-batches{}{}{}",
-      job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
+      job.tensor_groups.size() * at(job.model.stages.devices()), job.model.stages.layers(),
       micro_batch_count(job.problem.job),
       requires_uniform_pipelines(job) ? "; uniform pipelines require equal numbers of micro-batches" : "",
       job.model.chunks > 1

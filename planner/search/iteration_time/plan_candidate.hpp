@@ -39,7 +39,7 @@ inline bool requires_uniform_pipelines(const DecidedJob& job) {
 inline int max_tensor_groups(const DecidedJob& job) {
   std::size_t devices = 0;
   for (const auto& tensor_group : job.tensor_groups) devices += tensor_group.size();
-  return static_cast<int>(devices) / job.model.by_degree.front().tensor();
+  return static_cast<int>(devices) / job.model.by_degree.front().devices();
 }
 
 /// The micro-batches of a pipeline must be a multiple of this.

@@ -1,0 +1,94 @@
+// The search over tensor and expert degrees finds the optimum of all degrees and plans of tiny problems.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "core/base/rng.hpp"
+#include "core/plan/stage_mesh.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/heterogeneous_hosts.hpp"
+#include "tests/support/plan_enumeration.hpp"
+
+using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
+
+namespace {
+
+/// Two to four layers with four experts, on one or two hosts with four GPUs in all, of random memory, links
+/// and micro-batches of 2 or 4 sequences.
+Problem random_problem(std::uint64_t number) {
+  Rng rng = Rng::for_task(11, number);
+  Problem problem = host_problem(rng.below(2) == 0 ? std::vector{4} : std::vector{2, 2}, 8);
+  Job& job = problem.job;
+  Transformer model{2 + static_cast<int>(rng.below(3)), 64, 4, 128, 100};
+  model.experts = {4, 1 + static_cast<int>(rng.below(2)), 64 << rng.below(3)};
+  job.model = model;
+  job.execution.micro_batch = 2 << rng.below(2);
+  job.execution.gradient_sync = GradientSync::ring;
+  job.automatic[Setting::expert] = true;
+  Topology& topology = problem.topology.edit();
+  auto& links = std::get<RuleLinks>(topology.links).links;
+  links[2].bandwidth = BitsPerSecond(8e6 * (1 << rng.below(6)));
+  links[2].shared_by_sender = rng.below(2) == 0;
+  for (std::size_t i : {0, 1}) links[i].bandwidth = BitsPerSecond(8e6 * (1 << rng.below(3)));
+  topology.gpus[0].memory = Bytes(4e6 * (1 << rng.below(4)));
+  return problem;
+}
+
+/// Groups of 1, 2 or 4 consecutive devices; hosts have two devices or four.
+std::vector<std::vector<int>> groups_of(int size) {
+  std::vector<std::vector<int>> groups;
+  for (int first = 0; first < 4; first += size) {
+    groups.emplace_back();
+    for (int i = 0; i < size; ++i) groups.back().push_back(first + i);
+  }
+  return groups;
+}
+
+/// The minimum over all tensor degrees, expert degrees, placements and splits.
+double min_of_all(const Problem& problem) {
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  const int host = problem.topology->devices[3].host == 0 ? 4 : 2;
+  double least = 1e300;
+  for (int tensor = 1; tensor <= host; tensor *= 2)
+    for (const int expert : {1, 2, 4}) {
+      Problem decided = problem;
+      decided.job.parallelism.tensor = tensor;
+      decided.job.execution.expert = expert;
+      fit_stage_data(decided.job);
+      if (!mesh_obstacle(decided.job).empty()) continue;
+      const int size = devices_per_stage(decided.job);
+      const IterationModel model(decided, {size}, network);
+      const auto groups = groups_of(size);
+      const int count = static_cast<int>(groups.size()), layers = model.stages.layers();
+      for (int stages = 1; stages <= std::min(count, layers); ++stages)
+        for (int replicas = 1; replicas <= std::min(count / stages, micro_batch_count(decided.job));
+             ++replicas)
+          least = std::min(least, min_of_shape(model, groups, stages, replicas));
+    }
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("the search finds the optimum over all tensor and expert degrees") {
+  int fitting = 0, divided = 0;
+  for (std::uint64_t number = 0; fitting < 40; ++number) {
+    REQUIRE(number < 100);
+    CAPTURE(number);
+    const Problem problem = random_problem(number);
+    const double least = min_of_all(problem);
+    if (least == 1e300) continue;
+    ++fitting;
+    IterationSearchOptions options;
+    options.common.evaluations = 20'000;
+    const PlanCandidate found = search_iteration(problem, options).finalists.front();
+    CHECK(found.deficit_bytes <= 0);
+    CHECK(found.iteration_s <= least * (1 + 1e-9));
+    divided += found.plan.execution.expert > 1;
+  }
+  CHECK(divided > 5);
+  CHECK(divided < 35);
+}
