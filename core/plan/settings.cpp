@@ -349,7 +349,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "expert-parallel degree: number of devices of a stage among which the experts of each layer are "
              "divided, each device with whole experts (expert tensor parallelism 1); must divide `tensor` × "
              "`stage_data` and the number of experts. 1: experts are divided by `tensor` like the other "
-             "parameters",
+             "parameters. Of the schemes of `dtfm-compare`, only `planned` uses it",
          .may_be_auto = true,
          .may_be_list = true,
          .runs = run_expert_parallelism,

@@ -21,14 +21,18 @@ int expert_count(const Model& model) {
 std::string mesh_obstacle(const Job& job) {
   const int data = job.execution.stage_data.value_or(1), expert = job.execution.expert,
             experts = expert_count(job.model);
-  if (expert > 1 && experts == 0) return fmt::format("`expert` {} requires a model with experts", expert);
+  if (expert > 1 && experts == 0)
+    return fmt::format("expert-parallel degree {} requires a model with experts", expert);
   if (expert > 1 && experts % expert != 0)
-    return fmt::format("`expert` {} does not divide the {} experts of the model", expert, experts);
+    return fmt::format("expert-parallel degree {} does not divide the {} experts of the model", expert,
+                       experts);
   if (devices_per_stage(job) % expert != 0)
-    return fmt::format("`expert` {} does not divide `tensor` × `stage_data`, {} × {}", expert,
-                       job.parallelism.tensor, data);
+    return fmt::format(
+        "expert-parallel degree {} does not divide the devices of a stage, tensor {} × "
+        "stage_data {}",
+        expert, job.parallelism.tensor, data);
   if (job.execution.micro_batch % data != 0)
-    return fmt::format("`stage_data` {} does not divide `micro_batch` {}", data, job.execution.micro_batch);
+    return fmt::format("micro_batch {} is not a multiple of stage_data {}", job.execution.micro_batch, data);
   return "";
 }
 

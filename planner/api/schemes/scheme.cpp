@@ -267,8 +267,11 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options, cons
   return text;
 }
 
-ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
+ChosenLayout choose_layout(const Problem& of, const Scheme& scheme, const SchemeOptions& options,
                            const Work& work) {
+  Problem problem = of;  // schemes divide experts as all layers
+  problem.job.execution.expert = 1;
+  problem.job.execution.stage_data.reset();
   check_computable(problem);
   if (is_swarm(scheme)) return choose_swarm(problem, options, work);
   ChosenLayout chosen;
@@ -327,6 +330,8 @@ sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chose
   Problem own = problem;
   if (chosen.swarm) {
     own.job.execution.micro_batch = chosen.micro_batch;
+    own.job.execution.expert = 1;
+    own.job.execution.stage_data.reset();
     return simulate_as_swarm(own, *chosen.swarm, scenario, options).report;
   }
   own.job = chosen.layout->job;

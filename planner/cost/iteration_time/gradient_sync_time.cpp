@@ -41,6 +41,7 @@ struct Phase {
 struct NodeCollective {
   std::vector<int> devices;                    // by node; of a class: the first of its devices
   std::vector<std::vector<int>> members = {};  // by node, if nodes are classes: all devices
+  std::vector<bool> are_on_one_host = {};      // by node: its devices, of which there are several
   std::vector<int> parts;                      // by node: parts that a device holds
   bool repeats_channels = false;  // messages of different phases may have the same sender and receiver
   int passes = 1;                 // through all phases
@@ -63,22 +64,19 @@ NodeCollective each_replica(const ReplicaGroup& group) {
 using Classes = std::vector<std::vector<std::size_t>>;
 
 /// Classes of replicas of the same kind. The replicas of a class either have hosts of their own or are all on
-/// one host. Replicas on a host that limits their total traffic are classes of one replica each.
-Classes classes_by(const std::vector<int>& kinds, const Topology& topology, const NetworkCost& network,
-                   const ReplicaGroup& group) {
-  using Key = std::array<int, 4>;  // kind, parts, host or no_index, device or no_index
+/// one host.
+Classes classes_by(const std::vector<int>& kinds, const Topology& topology, const ReplicaGroup& group) {
+  using Key = std::array<int, 3>;  // kind, parts, host or no_index
   const auto host_of = [&](int device) { return topology.devices[at(device)].host; };
   std::vector<int> hosts;
   for (const int device : group.devices) hosts.push_back(host_of(device));
   std::sort(hosts.begin(), hosts.end());
   std::vector<std::pair<Key, std::size_t>> keys;
   for (std::size_t i = 0; i < group.devices.size(); ++i) {
-    const int device = group.devices[i], host = host_of(device);
+    const int host = host_of(group.devices[i]);
     const auto [first, last] = std::equal_range(hosts.begin(), hosts.end(), host);
     const bool is_alone = last - first == 1;
-    keys.push_back({{kinds[i], group.parts[i], is_alone ? no_index : host,
-                     is_alone || !network.limits_host(host) ? no_index : device},
-                    i});
+    keys.push_back({{kinds[i], group.parts[i], is_alone ? no_index : host}, i});
   }
   std::sort(keys.begin(), keys.end());
   Classes classes;
@@ -95,12 +93,12 @@ NodeCollective each_class(const Topology& topology, const NetworkCost& network, 
   NodeCollective collective;
   std::vector<int> kinds;
   for (const int device : group.devices) kinds.push_back(network.kind(device));
-  Classes classes = classes_by(kinds, topology, network, group);
+  Classes classes = classes_by(kinds, topology, group);
   collective.is_coarse = classes.size() > max_sync_classes && network.has_coarse_kinds();
   if (collective.is_coarse) {
     std::transform(group.devices.begin(), group.devices.end(), kinds.begin(),
                    [&](int device) { return network.coarse_kind(device); });
-    classes = classes_by(kinds, topology, network, group);
+    classes = classes_by(kinds, topology, group);
   }
   collective.node_of.resize(group.devices.size());
   for (const std::vector<std::size_t>& members : classes) {
@@ -109,6 +107,8 @@ NodeCollective each_class(const Topology& topology, const NetworkCost& network, 
     collective.devices.push_back(group.devices[members.front()]);
     std::vector<int>& devices = collective.members.emplace_back();
     for (const std::size_t member : members) devices.push_back(group.devices[member]);
+    collective.are_on_one_host.push_back(devices.size() > 1 && topology.devices[at(devices[0])].host ==
+                                                                   topology.devices[at(devices[1])].host);
     collective.parts.push_back(group.parts[members.front()]);
   }
   return collective;
@@ -515,15 +515,19 @@ class SyncTimer {
     const auto parts_of = [&](int node) {
       return std::min(running.count, static_cast<double>(running.collective.parts[at(node)]));
     };
+    const auto of_host = [&](int node, double of_device) {
+      const std::vector<bool>& on_one_host = running.collective.are_on_one_host;
+      return running.count * (!on_one_host.empty() && on_one_host[at(node)] ? it.in_all : of_device);
+    };
     switch (owner) {
       case CapacityOwner::sender:
         return it.per_sender * parts_of(it.from);
       case CapacityOwner::sender_host:
-        return it.per_sender * running.count;
+        return of_host(it.from, it.per_sender);
       case CapacityOwner::receiver:
         return it.per_receiver * parts_of(it.to);
       case CapacityOwner::receiver_host:
-        return it.per_receiver * running.count;
+        return of_host(it.to, it.per_receiver);
       case CapacityOwner::many:
         break;
     }
@@ -531,13 +535,15 @@ class SyncTimer {
   }
 
   void number_links() {
-    std::vector<int> ids;
-    for (const LinkShare& it : shares_) ids.push_back(it.link);
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    for (const int id : ids) links_.push_back({id});
-    for (LinkShare& it : shares_)
-      it.link = static_cast<int>(std::lower_bound(ids.begin(), ids.end(), it.link) - ids.begin());
+    if (shares_.empty()) return;
+    std::vector<int> number(at(network_.shared_count()), no_index);  // by id of the capacity
+    for (const LinkShare& it : shares_) number[at(it.link)] = 0;
+    for (int id = 0; at(id) < number.size(); ++id)
+      if (number[at(id)] != no_index) {
+        number[at(id)] = static_cast<int>(links_.size());
+        links_.push_back({id});
+      }
+    for (LinkShare& it : shares_) it.link = number[at(it.link)];
   }
 
   /// Adds phase `number` to the use of all links. A link carries one phase after the other.

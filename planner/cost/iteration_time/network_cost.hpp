@@ -75,10 +75,6 @@ class NetworkCost {
   int coarse_kind(int device) const { return coarse_kind_[static_cast<std::size_t>(device)]; }
   /// The worst message of the topology between devices of these coarse kinds. Requires has_coarse_kinds.
   const MessageCost& coarse_message(int from, int to) const { return by_coarse_kind_[coarse_pair(from, to)]; }
-  /// Whether the devices of this host share a capacity.
-  bool limits_host(int host) const {
-    return host_up_[static_cast<std::size_t>(host)] >= 0 || host_down_[static_cast<std::size_t>(host)] >= 0;
-  }
   /// Whether any link charges for egress. If not, `usd_per_byte` is always 0.
   bool is_priced() const { return is_priced_; }
   double usd_per_byte(int from, int to) const {

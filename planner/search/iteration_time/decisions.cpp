@@ -203,12 +203,16 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   const bool undecided_micro_batch = job.automatic[Setting::micro_batch];
   job.automatic = {};
   if (!job.execution.stage_data) fit_stage_data(job);
-  if (undecided_micro_batch && !mesh_obstacle(job).empty())
-    for (const int size : open_micro_batches(problem_.job))
-      if (size % job.execution.stage_data.value_or(1) == 0) {
-        job.execution.micro_batch = size;
-        break;
-      }
+  if (const int data = job.execution.stage_data.value_or(1);
+      undecided_micro_batch && job.execution.micro_batch % data != 0) {
+    const std::vector<int> sizes = open_micro_batches(problem_.job);
+    const auto size = std::find_if(sizes.begin(), sizes.end(), [&](int it) { return it % data == 0; });
+    if (size == sizes.end())
+      throw Error("",
+                  fmt::format("none of the micro-batches to choose from ({}) is a multiple of stage_data {}",
+                              fmt::join(sizes, ", "), data));
+    job.execution.micro_batch = *size;
+  }
   if (const std::string what = mesh_obstacle(job); !what.empty()) throw Error("", what);
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
   const cost::StageCosts costs(begin, devices_per_stage(job));
