@@ -130,6 +130,10 @@ void add_parallelism_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.tensor = parse_count_or_auto("--tensor", text, options.tensor_auto);
              });
+  add_option(app, "--context", "N|auto", "context-parallel degree, within a stage [that of the job]",
+             [&](const std::string& text) {
+               options.context = parse_count_or_auto("--context", text, options.context_auto);
+             });
   add_option(app, "--expert", "N|auto", "expert-parallel degree, within a stage [that of the job]",
              [&](const std::string& text) {
                options.expert = parse_count_or_auto("--expert", text, options.expert_auto);

@@ -29,8 +29,8 @@ struct PlanOptions {
   bool pipeline_auto = false, data_auto = false;  // `auto` overrides the job
   std::optional<int> tensor;                      // empty if not given, or auto
   bool tensor_auto = false;
-  std::optional<int> expert;  // as tensor
-  bool expert_auto = false;
+  std::optional<int> context, expert;  // as tensor
+  bool context_auto = false, expert_auto = false;
   std::optional<Target> target;            // of the job, if not given
   bool uniform_pipelines = false;          // also if the job allows heterogeneous ones
   std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for

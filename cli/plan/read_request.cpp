@@ -26,6 +26,11 @@ void change_job(const PlanOptions& options, Job& job) {
     job.automatic[Setting::tensor] = options.tensor_auto;
     job.listed.erase(Setting::tensor);
   }
+  if (options.context || options.context_auto) {
+    job.execution.context = options.context.value_or(1);
+    job.automatic[Setting::context] = options.context_auto;
+    job.listed.erase(Setting::context);
+  }
   if (options.expert || options.expert_auto) {
     job.execution.expert = options.expert.value_or(1);
     job.execution.stage_data.reset();
@@ -47,6 +52,8 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
   if (options.tensor.value_or(plan.tensor) != plan.tensor)
     throw Error("--tensor", fmt::format("{}, but the plan has {} per stage", *options.tensor,
                                         format_count(plan.tensor, "device")));
+  if (const int context = plan.execution.context; options.context.value_or(context) != context)
+    throw Error("--context", fmt::format("{}, but the plan has {}", *options.context, context));
   if (const int expert = plan.execution.expert; options.expert.value_or(expert) != expert)
     throw Error("--expert", fmt::format("{}, but the plan has {}", *options.expert, expert));
   check_batch_of_plan(options.batch, plan, *options.score);

@@ -39,6 +39,7 @@ Layer concatenate(Layer first, const Layer& second) {
   first.unweighted += second.unweighted;
   first.orthogonalization += second.orthogonalization;
   first.output = second.output;
+  first.keys_values += second.keys_values;
   first.dispatched += second.dispatched;
   first.activation_memory += second.activation_memory;
   first.attention_memory += second.attention_memory;

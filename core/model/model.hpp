@@ -29,6 +29,7 @@ struct Layer {
   Flops unweighted;            // part of the forward that is of neither scores nor products with weights
   Flops orthogonalization;     // of the matrices, once per iteration, if the optimizer orthogonalizes
   Bytes output;                // sent to the next layer
+  Bytes keys_values;           // of attention
   Bytes dispatched;            // vectors of tokens for routed experts, one per visit
   Bytes activation_memory;     // kept from forward to backward without recomputation, including the input
   Bytes attention_memory;      // part of it that selective recomputation does not keep

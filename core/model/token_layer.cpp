@@ -65,6 +65,11 @@ TokenLayer& TokenLayer::add_attention(double flops, Bytes memory) {
   return *this;
 }
 
+TokenLayer& TokenLayer::add_keys_values(double width) {
+  layer_.keys_values += Bytes(tokens_ * width * bytes_.element);
+  return *this;
+}
+
 TokenLayer& TokenLayer::add_flops(double flops) {
   layer_.forward += Flops(flops);
   layer_.unweighted += Flops(flops);

@@ -35,6 +35,8 @@ class TokenLayer {
   TokenLayer& route_mlp();
   /// Scores and weighted sums, which selective recomputation repeats. `memory` is what it then does not keep.
   TokenLayer& add_attention(double flops, Bytes memory);
+  /// So many numbers of keys and values per token.
+  TokenLayer& add_keys_values(double width);
   /// Other operations, which are not of matrices with parameters.
   TokenLayer& add_flops(double flops);
 

@@ -151,6 +151,7 @@ class LayerMaker {
     add_attention(layer, h_,
                   {static_cast<double>(model_.heads), queries, keys, s_, context_of(mixer), biases.qkv,
                    biases.output, !model_.flash_attention, model_.attention_dropout});
+    layer.add_keys_values(2 * keys);
     if (model_.attention_gate) layer.project(h_, queries, biases.qkv).keep(2 * queries);
     if (model_.attention_sinks) layer.add_parameters(model_.heads);
     if (model_.qk_norm == QkNorm::none) return;
@@ -175,7 +176,8 @@ class LayerMaker {
         .add_parameters(norm_parameters(model_.norm, it.kv_rank))
         .project(it.kv_rank, a * (it.nope_dim + it.value_dim), false)
         .project(values, h_, model_.biases.output);
-    layer.keep_replicated_product_input(h_)
+    layer.add_keys_values(qk + values)
+        .keep_replicated_product_input(h_)
         .keep(it.kv_rank + it.rope_dim)
         .keep_product_input(it.kv_rank)
         .keep(2 * qk + 2 * values)

@@ -30,9 +30,10 @@ int stage_with(const StageLayers& layers, int layer) {
 }  // namespace
 
 LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
-    : token_parts_(execution.stage_data.value_or(1)),
+    : token_parts_(execution.token_parts()),
       divides_messages_(divides_messages(job.parallelism)),
-      repeats_forward_(traits(execution.recomputation).repeats_all_reduces) {
+      repeats_forward_(traits(execution.recomputation).repeats_all_reduces),
+      repeats_attention_(execution.recomputation != Recomputation::none) {
   const ParameterBytes bytes = parameter_bytes(job.training);
   gradient_ = bytes.synced;
   weight_ = bytes.weights;
@@ -48,6 +49,7 @@ LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
     quantized_copies_.push_back(quantized_copies_.back() +
                                 (layer.matrix_parameters - expert_matrices) * copy);
     expert_copies_.push_back(expert_copies_.back() + expert_matrices * copy);
+    keys_values_.push_back(execution.context > 1 ? layer.keys_values.value() * execution.micro_batch : 0);
     expert_tokens_.push_back(apart ? layer.dispatched.value() * execution.micro_batch : 0);
     all_reduces_.push_back(2 - (apart ? static_cast<int>(layer.routed_mlps) : 0));
     output_.push_back(layer.output.value() * execution.micro_batch);
@@ -81,7 +83,20 @@ void add_exchanges(const LayerBytes& bytes, const Plan& plan, int pipeline, int 
                    .stages = {number},
                    .algorithm = tensor_all_reduce,
                    .count = bytes.all_reduces(layer, pass)};
-  if (mesh.tensor > 1) add_in_groups(it, mesh.tensor, bytes.output(layer) / mesh.data, stage, result);
+  if (mesh.tensor > 1)
+    add_in_groups(it, mesh.tensor, bytes.output(layer) / mesh.token_parts(), stage, result);
+  it.count = bytes.key_rounds(layer, pass);
+  it.payload = Payload::keys_values;
+  it.collective = Collective::all_gather;
+  for (std::size_t first = 0; it.count > 0 && first < stage.devices.size(); ++first) {
+    if (first / at(mesh.tensor) % at(mesh.context) != 0) continue;
+    Communication& ring = result.emplace_back(it);
+    for (std::size_t i = 0; i < at(mesh.context); ++i)
+      ring.devices.push_back(stage.devices[first + i * at(mesh.tensor)]);
+    ring.pipelines.assign(at(mesh.context), pipeline);
+    ring.stages.assign(at(mesh.context), number);
+    ring.bytes = bytes.keys_values(layer) / (mesh.tensor * mesh.data);
+  }
   it.payload = Payload::expert_tokens;
   it.collective = Collective::all_to_all;
   it.count = bytes.all_to_alls(layer, pass);
@@ -235,17 +250,16 @@ std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
       if (ours == theirs) continue;
       const int parts = parts_between(ours, theirs);
       for (int part = 0; part < parts; ++part)
-        syncs.push_back(
-            {.payload = Payload::tied_gradients,
-             .moment = Moment::after_gradient_sync,
-             .layers = {layer, layer + 1},
-             .devices = {device_of_part(ours, part, parts), device_of_part(theirs, part, parts)},
-             .pipelines = {i, i},
-             .stages = {first, last},
-             .part = part,
-             .parts = parts,
-             .algorithm = pair_all_reduce,
-             .bytes = bytes.tied_gradients(layer) * plan.execution.stage_data.value_or(1) / parts});
+        syncs.push_back({.payload = Payload::tied_gradients,
+                         .moment = Moment::after_gradient_sync,
+                         .layers = {layer, layer + 1},
+                         .devices = {device_of_part(ours, part, parts), device_of_part(theirs, part, parts)},
+                         .pipelines = {i, i},
+                         .stages = {first, last},
+                         .part = part,
+                         .parts = parts,
+                         .algorithm = pair_all_reduce,
+                         .bytes = bytes.tied_gradients(layer) * plan.execution.token_parts() / parts});
     }
   return syncs;
 }

@@ -19,6 +19,7 @@ namespace dtfm {
 enum class Payload : unsigned char {
   activations,     // over a boundary between stages, or their gradients if a backward pass sends them
   partial_sums,    // of activations or their gradients, which the devices of a stage add up
+  keys_values,     // of attention around a ring, or also their gradients
   expert_tokens,   // vectors of tokens to the devices with their experts, results back, or their gradients
   gradients,       // of parameters
   tied_gradients,  // of the parameters that a layer shares with the first one
@@ -97,6 +98,13 @@ class LayerBytes {
   }
   /// Vectors of tokens that a micro-batch sends to experts on other devices; 0 if they are not divided apart.
   double expert_tokens(int layer) const { return expert_tokens_[at(layer)]; }
+  /// Keys and values of all tokens, which the devices of a stage exchange; 0 if each has all tokens.
+  double keys_values(int layer) const { return keys_values_[at(layer)]; }
+  /// How often they go around the ring in a pass.
+  int key_rounds(int layer, Pass pass) const {
+    if (keys_values(layer) == 0) return 0;
+    return pass == Pass::forward ? 1 : 2 + (repeats_attention_ ? 1 : 0);
+  }
   /// All-reduces of a layer's output in a tensor-parallel group, and all-to-alls among its experts, in a
   /// pass.
   int all_reduces(int layer, Pass pass) const { return all_reduces_[at(layer)] * rounds(pass); }
@@ -112,11 +120,11 @@ class LayerBytes {
 
   // Of all layers before, [layer].
   std::vector<double> elements_, expert_elements_, tied_, quantized_copies_, expert_copies_;
-  std::vector<double> output_, expert_tokens_;  // [layer]
-  std::vector<int> all_reduces_;                // [layer]: in the forward
-  double gradient_ = 0, weight_ = 0;            // bytes of an element
+  std::vector<double> output_, keys_values_, expert_tokens_;  // [layer]
+  std::vector<int> all_reduces_;                              // [layer]: in the forward
+  double gradient_ = 0, weight_ = 0;                          // bytes of an element
   int token_parts_ = 1;
-  bool divides_messages_ = true, repeats_forward_ = false;
+  bool divides_messages_ = true, repeats_forward_ = false, repeats_attention_ = false;
 };
 
 // What the devices of a stage send each other.
@@ -128,6 +136,10 @@ class LayerBytes {
 // 2205.05198, each all-reduce becomes a reduce-scatter and an all-gather, which send the same messages.) The
 // all-reduces of the embedding and of the head are not modelled. Activations inside a stage are not
 // compressed.
+//
+// Context-parallel groups: attention is computed in c steps, each with the keys and values of another device,
+// which arrive during the step before (Liu et al., arXiv 2310.01889); in the backward their gradients go
+// around the ring, too. Recomputed attention needs them once more.
 //
 // Groups that divide experts (StageMesh::expert): a layer sends every token to its experts and their results
 // back, an all-to-all each, in the forward and in the backward, and with recompute `full` once more. Tokens

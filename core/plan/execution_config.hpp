@@ -26,6 +26,7 @@ enum class Setting : unsigned char {
   pipeline,
   data,
   tensor,
+  context,
   stage_data,
   expert,
   schedule,
@@ -68,7 +69,7 @@ struct ExecutionConfig {
   /// Degrees inside a stage (core/plan/stage_mesh.hpp). Without `stage_data`, plans have 1, and the planner
   /// chooses it for a job.
   std::optional<int> stage_data = {};
-  int expert = 1;
+  int context = 1, expert = 1;
   Schedule schedule = Schedule::gpipe;
   std::optional<int> chunks = {};  // virtual stages per device, for schedule interleaved
   /// Micro-batches after which the pipeline is flushed; empty: once per iteration.
@@ -94,6 +95,9 @@ struct ExecutionConfig {
   /// Devices do not compute while they send, whatever the schedule. Only the simulator reads it, to measure
   /// sensitivity (planner/api/sensitivity.hpp).
   bool blocking_sends = false;
+
+  /// Groups of tensor-parallel devices in a stage, which compute different tokens.
+  int token_parts() const { return context * stage_data.value_or(1); }
 
   friend bool operator==(const ExecutionConfig&, const ExecutionConfig&) = default;
 };

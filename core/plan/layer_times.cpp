@@ -78,6 +78,11 @@ double weight_gradient_share(const Layer& kind) {
                     1.0);
 }
 
+/// Of the FLOPs of the forward, and so of the backward.
+double attention_share(const Layer& kind) {
+  return kind.forward.value() > 0 ? kind.attention / kind.forward : 0;
+}
+
 double tied_share(const Layer& kind) {
   return kind.parameters > 0 ? kind.tied_parameters / kind.parameters : 0;
 }
@@ -255,6 +260,8 @@ ProfiledTime LayerTimes::profiled_on_mesh(const LayerProfile& profile, const Gpu
   ProfiledTime time = profiled_time(profile, kind.name, execution_.micro_batch / mesh.data, mesh.tensor);
   if (time.scaled_from && !job_.efficiency && can_estimate(gpu, job_.training))
     scale_by_roofline(time, gpu, kind, mesh, estimated);
+  time.forward_s /= mesh.context;
+  time.backward_s /= mesh.context;
   if (time.update_s && mesh.divides_experts() && kind.parameters > 0)
     *time.update_s *= mesh.held_parameters(kind) / (kind.parameters / mesh.tensor);
   return time;
@@ -298,8 +305,13 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Probl
       double update = time.update_s.value_or(0);
       if (shards_updates && kind.parameters > 0)
         update *= kind.parameters / mesh.devices() / mesh.held_parameters(kind);
+      // All steps of the attention but the last, which needs the last keys and values.
+      const double hidden = attention_share(kind) * (mesh.context - 1) / mesh.context;
+      const bool repeats_attention = execution_.recomputation != Recomputation::none;
       times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update,
-                               update * tied_share(kind), time.backward_s * weight_gradient_share(kind)});
+                               update * tied_share(kind), time.backward_s * weight_gradient_share(kind),
+                               hidden * time.forward_s,
+                               hidden * (time.backward_s + (repeats_attention ? time.forward_s : 0))});
     }
   } catch (const Error& error) {
     times.error = error.what();
@@ -332,6 +344,8 @@ LayerTime LayerTimes::of(int layer, int device, int devices) const {
     sum.update_s += time.update_s / it.speed;
     sum.tied_update_s += time.tied_update_s / it.speed;
     sum.weight_gradient_s += time.weight_gradient_s / it.speed;
+    sum.hidden_forward_s += time.hidden_forward_s / it.speed;
+    sum.hidden_backward_s += time.hidden_backward_s / it.speed;
   }
   return sum;
 }

@@ -19,6 +19,8 @@ struct LayerTime {
   double tied_update_s = 0;
   /// Part of `backward_s` for the gradients of the parameters.
   double weight_gradient_s = 0;
+  /// Parts of `forward_s` and `backward_s` during which keys and values of other devices may arrive.
+  double hidden_forward_s = 0, hidden_backward_s = 0;
 };
 
 /// Returns whether the GPU would exceed its highest peak if forward and backward of a micro-batch on one of

@@ -32,7 +32,7 @@ LayerWork work_of(const Layer& kind, const Training& training, int micro_batch, 
   const double parameters = mesh.held_parameters(kind);
   const bool computes = kind.forward.value() > 0;
   const Bytes activations =
-      with_activations_of_device(kind, mesh.tensor, sequence_parallel, mesh.data).activation_memory;
+      with_activations_of_device(kind, mesh.tensor, sequence_parallel, mesh.token_parts()).activation_memory;
   return {kind.forward.value() * share, kind.backward.value() * share,
           activations.value() * micro_batch + (computes ? parameters * bytes_per_element(training) : 0),
           parameters * parameter_bytes(training).resident};

@@ -171,6 +171,9 @@ constexpr SettingTraits of(SettingTraits row) {
   return row;
 }
 
+/// Of each degree inside a stage, so that their product is a number: as many as the devices of a topology.
+constexpr int max_stage_parts = 8192;
+
 // What targets run.
 
 using Values = std::vector<SettingValue>;
@@ -207,6 +210,10 @@ Values run_tensor_degrees(const TargetTraits& target, const Job&) {
 
 Values run_expert_parallelism(const TargetTraits& target, const Job&) {
   return target.expert_parallelism ? Values() : Values{1};
+}
+
+Values run_context_parallelism(const TargetTraits& target, const Job&) {
+  return target.context_parallelism ? Values() : Values{1};
 }
 
 Values run_stage_data(const TargetTraits& target, const Job&) {
@@ -331,14 +338,31 @@ constexpr auto settings = std::to_array<SettingTraits>({
                               .is_degree = true,
                               .runs = run_tensor_degrees,
                               .target_rank = 3}),
+    of<&ExecutionConfig::context>(
+        {.kind = Setting::context,
+         .name = "context",
+         .meaning =
+             "context-parallel degree: number of groups of `tensor` devices in a stage that compute "
+             "different "
+             "tokens of each sequence, with the same parameters outside of experts, and pass keys and values "
+             "around a ring; twice the degree must divide the sequence",
+         .may_be_auto = true,
+         .may_be_list = true,
+         .max = max_stage_parts,
+         .runs = run_context_parallelism,
+         .target_rank = 3,
+         .diff = {.rank = 1}}),
     of<&ExecutionConfig::stage_data>(
         {.kind = Setting::stage_data,
          .name = "stage_data",
          .meaning =
-             "number of groups of `tensor` devices in a stage that compute different sequences of each "
-             "micro-batch, with the same parameters outside of experts; must divide `micro_batch`. A stage "
-             "has `tensor` × `stage_data` devices. By default the smallest number that `expert` requires",
+             "number of groups of `tensor` × `context` devices in a stage that compute different sequences "
+             "of "
+             "each micro-batch, with the same parameters outside of experts; must divide `micro_batch`. A "
+             "stage has `tensor` × `context` × `stage_data` devices. By default the smallest number that "
+             "`expert` requires",
          .none_is_open = true,
+         .max = max_stage_parts,
          .runs = run_stage_data,
          .target_rank = 3,
          .diff = {.none = "1", .rank = 1}}),
@@ -347,11 +371,13 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .name = "expert",
          .meaning =
              "expert-parallel degree: number of devices of a stage among which the experts of each layer are "
-             "divided, each device with whole experts (expert tensor parallelism 1); must divide `tensor` × "
-             "`stage_data` and the number of experts. 1: experts are divided by `tensor` like the other "
+             "divided, each device with whole experts (expert tensor parallelism 1); must divide "
+             "`tensor` × `context` × `stage_data` and the number of experts. 1: experts are divided by "
+             "`tensor` like the other "
              "parameters. Of the schemes of `dtfm-compare`, only `planned` uses it",
          .may_be_auto = true,
          .may_be_list = true,
+         .max = max_stage_parts,
          .runs = run_expert_parallelism,
          .target_rank = 3,
          .diff = {.rank = 1}}),

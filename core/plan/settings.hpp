@@ -54,7 +54,7 @@ struct SettingTraits {
   bool is_in_plan_summary = false;       // plan files repeat it in `parallelism`
   bool is_degree = false;                // the pipelines of a plan show it
   bool is_within_tensor_groups = false;  // it has no effect without tensor parallelism
-  int min = 1;                           // of a count
+  int min = 1, max = 1'000'000'000;      // of a count
   bool is_for_activations = false;       // of a ratio: some presets compress only gradients
   void (*compress)(Job&, const CompressionPreset&) = nullptr;  // sets a ratio by a preset
   /// What a target runs for a job; the first is what jobs with other values get. Empty: whatever the job

@@ -31,13 +31,13 @@ std::vector<int> stage_sizes(const Plan& plan) {
 
 std::vector<int> tensor_degrees(const Plan& plan) {
   std::vector<int> degrees = stage_sizes(plan);
-  for (int& it : degrees) it /= plan.execution.stage_data.value_or(1);
+  for (int& it : degrees) it /= plan.execution.token_parts();
   return degrees;
 }
 
 void check_stage_sizes(const Plan& plan) {
   for (const int size : stage_sizes(plan))
-    for (const auto& [name, degree] : {std::pair("stage_data", plan.execution.stage_data.value_or(1)),
+    for (const auto& [name, degree] : {std::pair("context × stage_data", plan.execution.token_parts()),
                                        std::pair("expert", plan.execution.expert)})
       if (size % degree != 0)
         throw Error("", fmt::format("{} has {} devices, not a multiple of `{}`, {}",

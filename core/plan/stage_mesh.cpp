@@ -1,5 +1,7 @@
 #include "core/plan/stage_mesh.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 #include <variant>
 
@@ -10,7 +12,8 @@
 namespace dtfm {
 
 int devices_per_stage(const Job& job) {
-  return job.parallelism.tensor * job.execution.stage_data.value_or(1);
+  const long long devices = 1LL * job.parallelism.tensor * job.execution.token_parts();
+  return static_cast<int>(std::min<long long>(devices, std::numeric_limits<int>::max()));
 }
 
 int expert_count(const Model& model) {
@@ -20,7 +23,7 @@ int expert_count(const Model& model) {
 
 std::string mesh_obstacle(const Job& job) {
   const int data = job.execution.stage_data.value_or(1), expert = job.execution.expert,
-            experts = expert_count(job.model);
+            context = job.execution.context, experts = expert_count(job.model);
   if (expert > 1 && experts == 0)
     return fmt::format("expert-parallel degree {} requires a model with experts", expert);
   if (expert > 1 && experts % expert != 0)
@@ -29,15 +32,25 @@ std::string mesh_obstacle(const Job& job) {
   if (devices_per_stage(job) % expert != 0)
     return fmt::format(
         "expert-parallel degree {} does not divide the devices of a stage, tensor {} × "
-        "stage_data {}",
-        expert, job.parallelism.tensor, data);
+        "context {} × stage_data {}",
+        expert, job.parallelism.tensor, context, data);
   if (job.execution.micro_batch % data != 0)
     return fmt::format("micro_batch {} is not a multiple of stage_data {}", job.execution.micro_batch, data);
+  if (context == 1) return "";
+  const auto* model = std::get_if<Transformer>(&job.model);
+  if (model == nullptr || has_block(*model, Mixer::mamba_2) || has_block(*model, Mixer::delta_net))
+    return fmt::format("context-parallel degree {} requires a transformer with attention in all blocks",
+                       context);
+  // The first and the last of 2 c parts are computed by one device, and so on, so that all have equally much
+  // to do with a causal mask.
+  if (model->sequence % (2 * context) != 0)
+    return fmt::format("sequence {} is not a multiple of 2 × context {}", model->sequence, context);
   return "";
 }
 
 void fit_stage_data(Job& job) {
-  const int tensor = job.parallelism.tensor, data = std::lcm(tensor, job.execution.expert) / tensor;
+  const long long own = 1LL * job.parallelism.tensor * job.execution.context;
+  const int data = static_cast<int>(std::lcm(own, job.execution.expert) / own);
   job.execution.stage_data.reset();
   if (data > 1) job.execution.stage_data = data;
 }

@@ -10,20 +10,23 @@
 
 namespace dtfm {
 
-/// The devices of a stage as a mesh of `data` × `tensor`; those of a tensor-parallel group follow one
-/// another.
+/// The devices of a stage as a mesh of `data` × `context` × `tensor`; those of a tensor-parallel group follow
+/// one another, and those with the same sequences.
 ///
-/// `data` groups compute different sequences of every micro-batch, with the same parameters. The experts of
-/// a layer are divided among `expert` devices that follow one another, whichever groups these belong to, each
-/// of which has whole experts (Megatron-Core's parallel folding with expert tensor parallelism 1, arXiv
-/// 2504.14960). With `expert` 1, experts are divided like all other parameters.
+/// `data` parts of the stage compute different sequences of every micro-batch. In each, `context` groups
+/// compute different tokens of every sequence, and pass keys and values around a ring (Liu et al., arXiv
+/// 2310.01889). All have the same parameters. The experts of a layer are divided among `expert` devices that
+/// follow one another, whichever groups these belong to, each of which has whole experts (Megatron-Core's
+/// parallel folding with expert tensor parallelism 1, arXiv 2504.14960). With `expert` 1, experts are divided
+/// like all other parameters.
 ///
 /// The device of rank r has shard r % tensor of the parameters outside of experts, and shard r % expert of
 /// the experts.
 struct StageMesh {
-  int tensor = 1, data = 1, expert = 1;
+  int tensor = 1, context = 1, data = 1, expert = 1;
 
-  int devices() const { return tensor * data; }
+  int token_parts() const { return context * data; }
+  int devices() const { return tensor * token_parts(); }
   bool divides_experts() const { return expert > 1; }
   /// Into how many shards experts are divided, or other parameters.
   int shards(bool experts) const { return experts && divides_experts() ? expert : tensor; }
@@ -36,11 +39,11 @@ struct StageMesh {
   }
 };
 
-/// The mesh of a stage of so many devices, which must be a multiple of `stage_data` and of `expert`.
+/// The mesh of a stage of so many devices, which must be a multiple of the other degrees.
 inline StageMesh stage_mesh(const ExecutionConfig& execution, std::size_t devices) {
-  const int count = static_cast<int>(devices), data = execution.stage_data.value_or(1);
-  DTFM_ASSERT(count % data == 0 && count % execution.expert == 0);
-  return {count / data, data, execution.expert};
+  const int count = static_cast<int>(devices), parts = execution.token_parts();
+  DTFM_ASSERT(count % parts == 0 && count % execution.expert == 0);
+  return {count / parts, execution.context, execution.stage_data.value_or(1), execution.expert};
 }
 
 struct Job;

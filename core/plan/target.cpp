@@ -190,6 +190,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .model_obstacle = megatron_obstacle,
      .encoders = false,
      .flash_in_16_bits = true,
+     .context_parallelism = true,
      .expert_parallelism = true,
      .tensor_division = TensorDivision::widths,
      .overlap = true,

@@ -80,6 +80,7 @@ struct TargetTraits {
   bool filled_1f1b = false;       // 1f1b-blocking requires at least as many micro-batches per flush as stages
   bool uniform_pipelines = true;  // all pipelines have the same layers, micro-batches and tensor degree
   bool tensor_parallelism = true;
+  bool context_parallelism = false;
   bool expert_parallelism = false;  // divides experts among the devices of a stage
   TensorDivision tensor_division = TensorDivision::heads;
   FlushSupport flushes = FlushSupport::never;

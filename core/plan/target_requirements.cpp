@@ -28,6 +28,7 @@ class Requirements {
 
   void check() const {
     check_model(target_, job_);
+    if (!target_.context_parallelism) check_no_context_parallelism();
     if (!target_.expert_parallelism) check_no_expert_parallelism();
     if (!target_.tensor_parallelism) check_no_tensor_parallelism();
     check_chunks();
@@ -67,6 +68,14 @@ class Requirements {
   int chunks() const { return stage_chunks(plan_.execution); }
 
   int tensor_of(const Stage& stage) const { return stage_mesh(plan_.execution, stage.devices.size()).tensor; }
+
+  void check_no_context_parallelism() const {
+    if (const int context = plan_.execution.context; context > 1)
+      reject(
+          fmt::format("the plan has context {}; exports to {} have no context parallelism; plan with "
+                      "--context 1",
+                      context, target_.name));
+  }
 
   void check_no_expert_parallelism() const {
     const int expert = plan_.execution.expert, data = plan_.execution.stage_data.value_or(1);

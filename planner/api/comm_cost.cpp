@@ -118,8 +118,8 @@ PlanAnswer comm_cost_answer(const PlanRequest& request, Plan plan, CommCostProbl
 }  // namespace
 
 void check_comm_cost(const Job& job) {
-  if (job.execution.expert != 1 || job.execution.stage_data)
-    throw Error("job " + job.name, "comm-cost does not support `expert` and `stage_data`");
+  if (job.execution.expert != 1 || job.execution.token_parts() != 1)
+    throw Error("job " + job.name, "comm-cost does not support `context`, `expert` and `stage_data`");
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name, fmt::format("tensor {}, but comm-cost supports only one device per stage",
                                                job.parallelism.tensor));

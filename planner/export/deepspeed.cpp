@@ -25,6 +25,7 @@ constexpr ExportedSettings exported = {{
     {Setting::pipeline, SettingForm::layout, "`layers` of pipeline.json"},
     {Setting::data, SettingForm::layout, "`replicas` of pipeline.json"},
     {Setting::tensor, SettingForm::built_in, "1"},
+    {Setting::context, SettingForm::built_in, "1"},
     {Setting::stage_data, SettingForm::built_in, "1"},
     {Setting::expert, SettingForm::built_in, "1: experts are divided like other layers"},
     {Setting::schedule, SettingForm::built_in, "1f1b-blocking (TrainSchedule)"},

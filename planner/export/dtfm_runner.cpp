@@ -32,6 +32,7 @@ constexpr ExportedSettings exported = {{
     {Setting::pipeline, SettingForm::file, "`--pipeline-group-size`"},
     {Setting::data, SettingForm::file, "`--data-group-size`"},
     {Setting::tensor, SettingForm::built_in, "1"},
+    {Setting::context, SettingForm::built_in, "1"},
     {Setting::stage_data, SettingForm::built_in, "1"},
     {Setting::expert, SettingForm::built_in, "1: experts are divided like other layers"},
     {Setting::schedule, SettingForm::built_in, "gpipe"},

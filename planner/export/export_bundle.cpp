@@ -16,10 +16,11 @@ std::vector<RankAssignment> assign_ranks(const Plan& plan, const Job& job, RankO
     for (std::size_t group = 0; group < groups; ++group)
       for (std::size_t s = 0; s < layers.size(); ++s) {
         const std::vector<int>& devices = plan.pipelines[p].stages[s].devices;
-        const std::size_t tensor = devices.size() / groups;
-        for (std::size_t t = 0; t < tensor; ++t)
-          assignments.push_back({devices[group * tensor + t], static_cast<int>(p * groups + group),
-                                 static_cast<int>(s), static_cast<int>(t), layers[s]});
+        const std::size_t own = devices.size() / groups, tensor = own / at(plan.execution.context);
+        for (std::size_t t = 0; t < own; ++t)
+          assignments.push_back({devices[group * own + t], static_cast<int>(p * groups + group),
+                                 static_cast<int>(s), static_cast<int>(t % tensor), layers[s],
+                                 static_cast<int>(t / tensor)});
       }
   }
   if (order == RankOrder::stage_major)

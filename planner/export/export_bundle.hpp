@@ -27,10 +27,11 @@ struct GpuLocation {
 /// The role of one rank. `pipeline` and `stage` are indices also if pipelines are heterogeneous.
 struct RankAssignment {
   int device = 0;  // index into ExportBundle::locations
-  /// Pipelines of the trainer: each of the `stage_data` groups of a stage belongs to another one.
+  /// Pipelines of the trainer: each of the `stage_data` parts of a stage belongs to another one.
   int pipeline = 0, stage = 0, shard = 0;
   /// Layers [first, last) of each virtual stage of the worker; more than one only with schedule interleaved.
   std::vector<std::pair<int, int>> layers;
+  int context = 0;  // context-parallel group
 
   friend bool operator==(const RankAssignment&, const RankAssignment&) = default;
 };

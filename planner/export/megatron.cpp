@@ -30,6 +30,7 @@ constexpr ExportedSettings exported = {{
     {Setting::pipeline, SettingForm::file, "`--pipeline-model-parallel-size`"},
     {Setting::data, SettingForm::layout, "ranks ÷ (tensor size × pipeline size × `stage_data`)"},
     {Setting::tensor, SettingForm::file, "`--tensor-model-parallel-size`"},
+    {Setting::context, SettingForm::file, "`--context-parallel-size`"},
     {Setting::stage_data, SettingForm::layout,
      "ranks ÷ (tensor size × pipeline size × pipelines of the plan)"},
     {Setting::expert, SettingForm::file, "`--expert-model-parallel-size`, `--expert-tensor-parallel-size 1`"},
@@ -127,7 +128,7 @@ ExportFiles files(const ExportBundle& bundle) {
       "{}MEGATRON_ARGS=(\n"
       "  --tensor-model-parallel-size {}\n"
       "  --pipeline-model-parallel-size {}\n"
-      "  --context-parallel-size 1\n{}"
+      "  --context-parallel-size {}\n{}"
       "  --num-layers {}\n"
       "  --pipeline-model-parallel-layout \"{}\"\n"
       "  --micro-batch-size {}\n"
@@ -135,7 +136,8 @@ ExportFiles files(const ExportBundle& bundle) {
       rank_order_name(bundle.order),
       tensor_degree(bundle) > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1  # required before Blackwell GPUs\n"
                                 : "",
-      tensor_degree(bundle), stage_count(bundle), expert_flags(bundle), model.layers, format_layout(bundle),
+      tensor_degree(bundle), stage_count(bundle), bundle.job.execution.context, expert_flags(bundle),
+      model.layers, format_layout(bundle),
       bundle.job.execution.micro_batch / bundle.job.execution.stage_data.value_or(1), training.global_batch);
   if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
   text += size_flags(model);

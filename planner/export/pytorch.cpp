@@ -29,6 +29,7 @@ constexpr ExportedSettings exported = {{
     {Setting::pipeline, SettingForm::layout, "`ranks[].chunks`"},
     {Setting::data, SettingForm::layout, "`pipelines`"},
     {Setting::tensor, SettingForm::built_in, "1"},
+    {Setting::context, SettingForm::built_in, "1"},
     {Setting::stage_data, SettingForm::built_in, "1"},
     {Setting::expert, SettingForm::built_in, "1: experts are divided like other layers"},
     {Setting::schedule, SettingForm::file, "`execution.schedule`, `orders`"},

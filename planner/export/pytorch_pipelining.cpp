@@ -30,6 +30,7 @@ constexpr ExportedSettings exported = {{
     {Setting::pipeline, SettingForm::layout, "`layers`"},
     {Setting::data, SettingForm::layout, "`replicas`"},
     {Setting::tensor, SettingForm::built_in, "1"},
+    {Setting::context, SettingForm::built_in, "1"},
     {Setting::stage_data, SettingForm::built_in, "1"},
     {Setting::expert, SettingForm::built_in, "1: experts are divided like other layers"},
     {Setting::schedule, SettingForm::file, "`schedule`, schedule.csv"},

@@ -71,6 +71,7 @@ std::string rank_table_json(const ExportBundle& bundle) {
                                    {"layers", layers_json(row.assignment.layers)},
                                    {"node_rank", row.node_rank},
                                    {"local_rank", row.local_rank}};
+    if (bundle.job.execution.context > 1) json["cp"] = row.assignment.context;
     if (row.address != row.host) json["address"] = row.address;
     text += (text.empty() ? "[" : ",\n ") + json.dump();
   }
@@ -85,12 +86,13 @@ std::vector<RankRow> parse_rank_table(std::string_view text, const std::string& 
     const io::JsonCursor row = table.at(i);
     const auto number = [&](const char* key) { return row.required(key).as_int(0, max_value); };
     if (number("rank") != static_cast<int>(i)) row.fail("ranks are not in ascending order");
-    const auto address = row.optional("address");
+    const auto address = row.optional("address"), context = row.optional("cp");
     const std::string& host = row.required("host").as_string();
     rows.push_back(
         {host, address ? address->as_string() : host, number("gpu"), number("node_rank"),
          number("local_rank"),
-         RankAssignment{0, number("dp"), number("pp"), number("tp"), read_layers(row.required("layers"))}});
+         RankAssignment{0, number("dp"), number("pp"), number("tp"), read_layers(row.required("layers")),
+                        context ? context->as_int(0, max_value) : 0}});
   }
   return rows;
 }

@@ -13,7 +13,8 @@ inline constexpr const char* rank_table_file = "rank_table.json";
 
 /// A JSON array with one line per rank: {"rank":0,"host":"gc","gpu":1,"dp":0,"pp":0,"tp":0,"layers":[0,3],
 /// "node_rank":0,"local_rank":0}. `layers` is a list of such pairs if the device has several virtual stages;
-/// `address` is added if it differs from `host`. `node_rank` and `local_rank` are those of torchrun's agents.
+/// `address` is added if it differs from `host`, and `cp` with context parallelism. `node_rank` and
+/// `local_rank` are those of torchrun's agents.
 std::string rank_table_json(const ExportBundle& bundle);
 
 /// One line of the table.

@@ -33,6 +33,7 @@ constexpr ExportedSettings exported = {{
     {Setting::pipeline, SettingForm::file, "`parallelism.pipeline_parallel_degree`"},
     {Setting::data, SettingForm::file, "`parallelism.data_parallel_replicate_degree`"},
     {Setting::tensor, SettingForm::file, "`parallelism.tensor_parallel_degree`"},
+    {Setting::context, SettingForm::built_in, "1"},
     {Setting::stage_data, SettingForm::built_in, "1"},
     {Setting::expert, SettingForm::built_in, "1: experts are divided like other layers"},
     {Setting::schedule, SettingForm::file, "`parallelism.pipeline_parallel_schedule`"},

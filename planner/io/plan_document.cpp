@@ -222,6 +222,7 @@ ordered_json decisions_json(const Plan& plan) {
           {"gradient_sync", name_of(how.gradient_sync)},
           {"optimizer_sharding", name_of(how.optimizer_sharding)},
           {"tensor", plan.tensor},
+          {"context", how.context > 1 ? how.context : 0},
           {"expert", how.expert > 1 ? how.expert : 0},
           {"activations", how.compression.activations},
           {"gradients", how.compression.gradients}};

@@ -39,6 +39,7 @@ struct Direction {
 struct Part {
   std::pair<int, int> layers;
   double seconds = 0;
+  double hidden_s = 0;   // at its end, during which keys and values may arrive
   int layer = no_index;  // of the label, if the part is a single layer
 };
 
@@ -95,9 +96,12 @@ class PipelineGraph {
   int receive(int stage, const Operation& operation);
   void find_communications();
   void find_exchanges(const std::vector<Communication>& all, int stage);
+  void add_exchange_messages(const std::vector<int>& stage, const Communication& it, StageExchange& exchange);
   int add_exchange(int stage, const StageExchange& exchange, std::pair<int, int> layers, Pass pass,
                    TaskLabel label);
   void compute(int stage, const Operation& operation, int received);
+  void add_computations(int stage, const Operation& operation, double seconds, int layer, int phase,
+                        int received, std::vector<int>& last);
   void send(int stage, const Operation& operation);
   std::vector<int> sent_by_rank(int stage, const Operation& operation, std::span<const int> messages);
   std::vector<Part> parts(int stage, Kind kind) const;
@@ -108,6 +112,7 @@ class PipelineGraph {
     return kind == gradient_kind() && gradients_left_[at(stage)] == 0;
   }
   double seconds(int stage, Kind kind) const;
+  double hidden_seconds(int stage, Kind kind) const;
   double gradient_seconds(const Stage& stage, int layer) const;
   /// Sets the tasks, by rank, after which the gradients of `layers` can be synchronized.
   void set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks);
@@ -199,36 +204,48 @@ void PipelineGraph::find_communications() {
   }
 }
 
+/// Adds the messages of one group: an all-reduce goes around a ring on all channels between hosts, keys and
+/// values directly from each device to the next.
+void PipelineGraph::add_exchange_messages(const std::vector<int>& stage, const Communication& it,
+                                          StageExchange& exchange) {
+  const std::vector<int>& devices = it.devices;
+  const auto rank_of = [&](int device) {
+    return static_cast<int>(std::find(stage.begin(), stage.end(), device) - stage.begin());
+  };
+  const HostChannels hosts(builder_.topology(), devices);
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const int from = devices[i];
+    if (it.payload == Payload::partial_sums) {
+      const auto parts = hosts.next_in_ring(i);
+      for (const auto& [sender, receiver] : parts)
+        exchange.messages.push_back({builder_.channel(sender, receiver, exchange.activity), rank_of(from),
+                                     no_index, 1 / static_cast<double>(parts.size())});
+      continue;
+    }
+    for (std::size_t k = 1; k < (it.payload == Payload::keys_values ? 2 : devices.size()); ++k) {
+      const int to = devices[(i + k) % devices.size()];
+      exchange.messages.push_back(
+          {builder_.channel(from, to, exchange.activity), rank_of(from), rank_of(to)});
+    }
+  }
+}
+
 /// Groups whose layer times contain the exchange, or of a single device, send nothing.
 void PipelineGraph::find_exchanges(const std::vector<Communication>& all, int stage) {
   const std::vector<int>& devices = pipeline_.stages[at(stage)].devices;
-  for (const auto& [payload, activity] : {std::pair(Payload::partial_sums, Activity::all_reduce),
+  for (const auto& [payload, activity] : {std::pair(Payload::keys_values, Activity::pass_keys),
+                                          std::pair(Payload::partial_sums, Activity::all_reduce),
                                           std::pair(Payload::expert_tokens, Activity::all_to_all)}) {
     StageExchange exchange{activity, {}};
     std::set<int> known;  // first devices of groups
+    int first_group = no_index;
     for (const Communication& it : all) {
       if (it.payload != payload || it.stages.front() != stage) continue;
-      const bool is_ring = payload == Payload::partial_sums;
-      if (is_ring && !model_.has_all_reduces(it.devices, devices.size())) continue;
-      if (known.empty() || *known.begin() == it.devices.front()) exchange.of_group.push_back(it);
-      if (!known.insert(it.devices.front()).second) continue;
-      const auto rank_of = [&](int device) {
-        return static_cast<int>(std::find(devices.begin(), devices.end(), device) - devices.begin());
-      };
-      const HostChannels hosts(builder_.topology(), it.devices);
-      for (std::size_t i = 0; i < it.devices.size(); ++i) {
-        const int from = it.devices[i];
-        if (!is_ring) {
-          for (const int to : it.devices)
-            if (to != from)
-              exchange.messages.push_back({builder_.channel(from, to, activity), rank_of(from), rank_of(to)});
-          continue;
-        }
-        const auto parts = hosts.next_in_ring(i);
-        for (const auto& [sender, receiver] : parts)
-          exchange.messages.push_back({builder_.channel(sender, receiver, activity), rank_of(from), no_index,
-                                       1 / static_cast<double>(parts.size())});
-      }
+      const bool reduces = payload == Payload::partial_sums;
+      if (reduces && !model_.has_all_reduces(it.devices, devices.size())) continue;
+      if (known.empty() || first_group == it.devices.front()) exchange.of_group.push_back(it);
+      if (known.empty()) first_group = it.devices.front();
+      if (known.insert(it.devices.front()).second) add_exchange_messages(devices, it, exchange);
     }
     if (!exchange.messages.empty()) exchanges_[at(stage)].push_back(std::move(exchange));
   }
@@ -428,33 +445,50 @@ Activity activity_of(Kind kind) {
 }
 
 /// With several devices per stage, a part is complete only after its exchanges, of which the computation of
-/// weight gradients has none.
+/// weight gradients has none. Keys and values are exchanged during the last of its computations.
 void PipelineGraph::compute(int stage, const Operation& operation, int received) {
   const bool exchanges = operation.kind != Kind::weight_gradient;
   const Pass pass = operation.kind == Kind::forward ? Pass::forward : Pass::backward;
   std::vector<int>& last = last_[at(stage % devices_)];
   for (const Part& part : parts(stage, operation.kind)) {
-    for (int rank = 0; rank < degree(stage); ++rank) {
-      TaskLabel of = label(activity_of(operation.kind), stage, operation, rank);
-      of.layer = part.layer;
-      last[at(rank)] =
-          builder_.compute(device_of(stage, rank), part.seconds, std::array{last[at(rank)], received}, of);
-    }
+    add_computations(stage, operation, part.seconds - part.hidden_s, part.layer, no_index, received, last);
     received = no_index;
     for (const StageExchange& exchange : exchanges_[at(stage)]) {
       if (!exchanges || part.layers.first == part.layers.second) break;
       TaskLabel of = label(Activity::wait, stage, operation, no_index);
       of.layer = part.layer;
-      if (const int end = add_exchange(stage, exchange, part.layers, pass, of); end != no_index)
-        last.assign(last.size(), end);
+      const int end = add_exchange(stage, exchange, part.layers, pass, of);
+      if (end == no_index) continue;
+      if (exchange.activity == Activity::pass_keys)
+        add_computations(stage, operation, part.hidden_s, part.layer, 0, no_index, last);
+      for (int rank = 0; rank < degree(stage); ++rank) {
+        of.rank = rank;
+        of.phase = 25;
+        last[at(rank)] = exchange.activity == Activity::pass_keys
+                             ? builder_.join(std::array{last[at(rank)], end}, of)
+                             : end;
+      }
     }
     if (completes_gradients(stage, operation.kind)) set_gradients(part.layers, last);
   }
 }
 
+/// Adds a computation on each device of the stage, after `received` and the last task of the device.
+void PipelineGraph::add_computations(int stage, const Operation& operation, double seconds, int layer,
+                                     int phase, int received, std::vector<int>& last) {
+  for (int rank = 0; rank < degree(stage); ++rank) {
+    TaskLabel of = label(activity_of(operation.kind), stage, operation, rank);
+    of.layer = layer;
+    of.phase = phase;
+    last[at(rank)] =
+        builder_.compute(device_of(stage, rank), seconds, std::array{last[at(rank)], received}, of);
+  }
+}
+
 /// The messages of all layers are merged into one transfer per device and peer, which takes latency and
 /// overhead of every message: n all-reduces of S bytes among t devices, over links of B bytes per second,
-/// take 2 n (t − 1) (latency + overhead + S / (t B)); n all-to-alls of S bytes among e devices, all of whose
+/// take 2 n (t − 1) (latency + overhead + S / (t B)); keys and values half as long as so many all-reduces; n
+/// all-to-alls of S bytes among e devices, all of whose
 /// messages leave at once, n (latency + overhead + S / (e B)) if no link is shared. They begin when all
 /// devices have computed. Returns the task that ends when all have the results; no_index if the layers send
 /// nothing.
@@ -465,13 +499,16 @@ int PipelineGraph::add_exchange(int stage, const StageExchange& exchange, std::p
   for (const Communication& it : exchange.of_group) {
     if (it.pass != pass || it.layers.first < layers.first || it.layers.second > layers.second) continue;
     const double members = static_cast<double>(it.devices.size()),
-                 steps = it.collective == Collective::all_to_all ? 1 : 2 * (members - 1);
+                 steps = it.collective == Collective::all_to_all   ? 1
+                         : it.collective == Collective::all_gather ? members - 1
+                                                                   : 2 * (members - 1);
     bytes += it.count * steps * it.bytes / members;
     messages += it.count * steps;
   }
   if (messages == 0) return no_index;
   label.phase = pass == Pass::backward ? 1 : 0;
   if (exchange.activity == Activity::all_to_all) label.phase += 17;  // other waits have 0 to 16
+  if (exchange.activity == Activity::pass_keys) label.phase += 21;
   const std::array ready{builder_.join(last_[at(stage % devices_)], label)};
   label.activity = exchange.activity;
   std::vector<int> arrived;
@@ -577,6 +614,12 @@ double PipelineGraph::seconds(int stage, Kind kind) const {
   return splits_backward_ ? load.backward_s - load.weight_gradient_s : load.backward_s;
 }
 
+double PipelineGraph::hidden_seconds(int stage, Kind kind) const {
+  const StageLoad& load = loads_[at(stage)];
+  if (kind == Kind::weight_gradient) return 0;
+  return kind == Kind::forward ? load.hidden_forward_s : load.hidden_backward_s;
+}
+
 /// Seconds of one layer in the operation that computes gradients of parameters.
 double PipelineGraph::gradient_seconds(const Stage& stage, int layer) const {
   return splits_backward_ ? model_.weight_gradient_s(stage, layer) : model_.backward_s(stage, layer);
@@ -587,10 +630,13 @@ double PipelineGraph::gradient_seconds(const Stage& stage, int layer) const {
 std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
   const auto [begin, end] = pipeline_.stages[at(stage)].layers;
   if (!completes_gradients(stage, kind) || !plan_.execution.overlap || begin == end)
-    return {{{begin, end}, seconds(stage, kind)}};
+    return {{{begin, end}, seconds(stage, kind), hidden_seconds(stage, kind)}};
   std::vector<Part> parts;
   for (int layer = end - 1; layer >= begin; --layer)
-    parts.push_back({{layer, layer + 1}, gradient_seconds(pipeline_.stages[at(stage)], layer), layer});
+    parts.push_back({{layer, layer + 1},
+                     gradient_seconds(pipeline_.stages[at(stage)], layer),
+                     splits_backward_ ? 0 : model_.hidden_backward_s(pipeline_.stages[at(stage)], layer),
+                     layer});
   if (!splits_backward_) parts.front().seconds += loads_[at(stage)].overhead_s;
   return parts;
 }

@@ -165,7 +165,11 @@ SymmetricPlan reduce_by_symmetry(const Topology& topology, const Plan& plan) {
   const bool depends_on_order = replicas == MemberRoles::ring || replicas == MemberRoles::all_differ,
              is_hybrid = replicas == MemberRoles::by_site &&
                          plan.execution.optimizer_sharding != OptimizerSharding::none;
-  if (!std::holds_alternative<RuleLinks>(topology.links) || depends_on_order || is_hybrid) return {plan, {}};
+  // Rings across sites are found for stages of which every device has parameters of its own.
+  const bool has_copies =
+      replicas == MemberRoles::by_site && (plan.execution.token_parts() > 1 || plan.execution.expert > 1);
+  if (!std::holds_alternative<RuleLinks>(topology.links) || depends_on_order || is_hybrid || has_copies)
+    return {plan, {}};
   Blocks blocks(plan.pipelines.size());
   std::vector<Signature> roles(plan.pipelines.size());
   join_by_host(topology, plan, blocks);

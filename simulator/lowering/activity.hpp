@@ -17,6 +17,7 @@ enum class Activity : std::uint8_t {
   send_activations,
   send_gradients,   // gradients of activations, to the previous stage
   all_reduce,       // of activations or their gradients, between the devices of a stage
+  pass_keys,        // and values of attention, or their gradients, around a ring of devices of a stage
   all_to_all,       // of tokens and results of experts, between the devices of a stage
   gradient_sync,    // of the gradients of parameters, between the replicas of a stage
   all_gather,       // of parameters that are partitioned over the replicas

@@ -45,6 +45,8 @@ LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
     slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
     slowest.update_s = std::max(slowest.update_s, time.update_s);
     slowest.tied_update_s = std::max(slowest.tied_update_s, time.tied_update_s);
+    slowest.hidden_forward_s = std::max(slowest.hidden_forward_s, time.hidden_forward_s);
+    slowest.hidden_backward_s = std::max(slowest.hidden_backward_s, time.hidden_backward_s);
   }
   return slowest;
 }
@@ -62,6 +64,10 @@ double LoadModel::forward_s(const Stage& stage, int layer) const {
 
 double LoadModel::backward_s(const Stage& stage, int layer) const {
   return time_of(stage, layer).backward_s;
+}
+
+double LoadModel::hidden_backward_s(const Stage& stage, int layer) const {
+  return time_of(stage, layer).hidden_backward_s;
 }
 
 double LoadModel::weight_gradient_s(const Stage& stage, int layer) const {
@@ -98,7 +104,7 @@ double LoadModel::gathered_bytes(const Stage& stage) const {
 Layer LoadModel::layer_on_device(const Stage& stage, int layer) const {
   const StageMesh mesh = stage_mesh(execution_, stage.devices.size());
   return with_activations_of_device(chain_[at(layer)], mesh.tensor, job_.parallelism.sequence_parallel,
-                                    mesh.data);
+                                    mesh.token_parts());
 }
 
 /// Bytes per sequence that one device holds. The input of the first layer is assumed to be as large as its
@@ -135,6 +141,8 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.forward_s += time.forward_s;
     load.backward_s += time.backward_s;
     load.weight_gradient_s += time.weight_gradient_s;
+    load.hidden_forward_s += time.hidden_forward_s;
+    load.hidden_backward_s += time.hidden_backward_s;
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
     load.model_flops += (it.forward + it.backward).value() * micro_batch / mesh.devices();
     working = std::max(working, recomputation.working(layer_on_device(stage, layer)).value());

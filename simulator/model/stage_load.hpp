@@ -15,11 +15,12 @@ namespace dtfm::sim {
 
 /// Load of one device; with tensor parallelism, of each device of the stage.
 struct StageLoad {
-  double forward_s = 0, backward_s = 0;  // per micro-batch; backward includes recomputation
-  double weight_gradient_s = 0;          // part of `backward_s` for the gradients of parameters
-  double overhead_s = 0;                 // part of each of them that belongs to no layer
-  double update_s = 0;                   // optimizer step, once per iteration
-  double model_flops = 0;                // per micro-batch, forward and backward, without recomputation
+  double forward_s = 0, backward_s = 0;                // per micro-batch; backward includes recomputation
+  double weight_gradient_s = 0;                        // part of `backward_s` for the gradients of parameters
+  double hidden_forward_s = 0, hidden_backward_s = 0;  // parts that overlap with exchanges of keys and values
+  double overhead_s = 0;                               // part of each of them that belongs to no layer
+  double update_s = 0;                                 // optimizer step, once per iteration
+  double model_flops = 0;   // per micro-batch, forward and backward, without recomputation
   double output_bytes = 0;  // sent per micro-batch: uncompressed activations, and as many of their gradients
   double gradient_bytes = 0;    // synchronized gradients of all layers, compressed
   double weight_bytes = 0;      // weights and optimizer state, which a replacement device must fetch
@@ -64,6 +65,8 @@ class LoadModel {
   double backward_s(const Stage& stage, int layer) const;
   /// Seconds of `backward_s` that compute the gradients of the layer's parameters.
   double weight_gradient_s(const Stage& stage, int layer) const;
+  /// Seconds of `backward_s` that overlap with the exchange of the layer's keys and values.
+  double hidden_backward_s(const Stage& stage, int layer) const;
   /// Returns the compressed size of so many bytes of activations.
   double compressed_activations(double bytes) const { return bytes * execution_.compression.activations; }
   /// Returns whether activations and their gradients are compressed between these devices.

@@ -144,6 +144,8 @@ std::string format_step(const TaskLabel& label, const Topology& topology) {
       return message("send gradients of activations");
     case Activity::all_reduce:
       return message("all-reduce inside a stage");
+    case Activity::pass_keys:
+      return message("send keys and values to the next device of a stage");
     case Activity::all_to_all:
       return message("send tokens to experts, or their results back");
     case Activity::gradient_sync:

@@ -26,7 +26,8 @@ struct Computation {
 /// backward (odd) apart.
 bool belongs_to(const TaskLabel& label, Activity computation) {
   const int phase = computation == Activity::forward ? 0 : 1;
-  const bool exchanges = label.activity == Activity::all_reduce || label.activity == Activity::all_to_all;
+  const bool exchanges = label.activity == Activity::all_reduce || label.activity == Activity::pass_keys ||
+                         label.activity == Activity::all_to_all;
   return label.activity == computation || (exchanges && label.phase % 2 == phase);
 }
 

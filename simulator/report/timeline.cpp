@@ -125,6 +125,7 @@ SpanKind kind_of(Activity activity) {
     case Activity::send_gradients:
       return SpanKind::gradients;
     case Activity::all_reduce:
+    case Activity::pass_keys:
     case Activity::all_to_all:
       return SpanKind::exchange;
     case Activity::gradient_sync:

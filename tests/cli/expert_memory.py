@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Weights, gradients and optimizer state of Mixtral 8x7B and DeepSeek-V3 on meshes of 64 to 2,048 GPUs.
 
-usage: expert_memory.py DTFM-PLAN MODELS
+usage: expert_memory.py DTFM-PLAN MODELS    (77: no MODELS)
 
 Every stage must have the bytes per device of a calculation by hand: parameters counted from the config.json, those
 outside of experts divided by the tensor degree, experts by the expert degree; 2 bytes of weights in bf16 and 4 of
@@ -67,6 +67,9 @@ def state(layers, stages, pipelines, tensor, data, expert, zero1):
 
 
 def main(program, models):
+    if not Path(models).exists():
+        print(f"skipped: {models} is missing")
+        return 77
     faults, checks = [], 0
     for name, meshes in MESHES.items():
         config = json.loads(Path(models, f"{name}.json").read_text())

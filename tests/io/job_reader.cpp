@@ -448,6 +448,34 @@ TEST_CASE("a sharded optimizer requires a synchronization with halves, and zero2
   CHECK(job_json(job_with("optimizer_sharding: none")).dump() == job_json(job_of(small)).dump());
 }
 
+TEST_CASE("degrees inside a stage fit each other and the model") {
+  const auto with_degrees = [](const std::string& degrees, const std::string& model) {
+    return with("vocabulary: 100}", "vocabulary: 100" + model + "}") + "parallelism: {" + degrees + "}\n";
+  };
+  const std::string experts = ", experts: {count: 6, per_token: 2, width: 8}";
+  const auto error_of = [&](const std::string& degrees, const std::string& model = "") {
+    return error_in(with_degrees(degrees, model));
+  };
+  CHECK(error_of("expert: 2") ==
+        "job.yaml:5:23: `expert`: expert-parallel degree 2 requires a model with experts");
+  CHECK(error_of("expert: 4", experts) ==
+        "job.yaml:5:23: `expert`: expert-parallel degree 4 does not divide the 6 experts of the model");
+  CHECK(error_of("expert: 2", experts) ==
+        "job.yaml:5:23: `expert`: micro_batch 1 is not a multiple of stage_data 2");
+  CHECK(
+      error_of("stage_data: 3, expert: 2, tensor: 1", experts) ==
+      "job.yaml:5:38: `expert`: expert-parallel degree 2 does not divide the devices of a stage, tensor 1 × "
+      "context 1 × stage_data 3");
+  CHECK(error_of("context: 3") == "job.yaml:5:24: `context`: sequence 16 is not a multiple of 2 × context 3");
+  CHECK(error_of("optimizer_sharding: zero2, gradient_sync: ring, context: 2")
+            .ends_with("zero2 requires context 1; use zero1, or remove `context`"));
+  const Job open = job_of(with_degrees("tensor: auto, expert: 2, context: 4", experts));
+  CHECK(open.execution.expert == 2);
+  CHECK(open.execution.context == 4);
+  CHECK_FALSE(open.execution.stage_data);
+  CHECK(job_of(with_degrees("expert: auto, context: [1, 2]", experts)).automatic[Setting::expert]);
+}
+
 TEST_CASE("a model must state its kind") {
   CHECK(error_in("version: 1\nname: g\nmodel: {layers: 3}\ntraining: {global_batch: 1}\n") ==
         "job.yaml:3:8: `kind` (transformer, layers or graph), `preset` or `hf` is missing");

@@ -236,8 +236,8 @@ TEST_CASE("all wrong flags and contradictions to the job or each other are repor
         "flags:1:62: --expert-tensor-parallel-size 2: plans divide experts as all layers; expected 1");
   CHECK(error_in("--pipeline-model-parallel-layout E(t*8)mL") ==
         "flags:1:34: the layout has 1 modules for multi-token prediction (m), the job has 0");
-  CHECK(error_in("--context-parallel-size 2")
-            .starts_with("flags:1:25: --context-parallel-size 2: plans support only"));
+  CHECK(error_in("--context-parallel-size 2") ==
+        "flags:1:25: --context-parallel-size 2, but job small says context 1");
   CHECK(error_in("--pipeline-model-parallel-size 1", "a\nb\nc\nd\na\n") ==
         "flags: global batch 24 is not a multiple of micro-batch 1 × 5 pipelines");
   CHECK(error_in("--pipeline-model-parallel-layout E(t*8)L --decoder-last-pipeline-num-layers 3") ==

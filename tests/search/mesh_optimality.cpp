@@ -1,4 +1,5 @@
-// The search over tensor and expert degrees finds the optimum of all degrees and plans of tiny problems.
+// The search over tensor, context and expert degrees finds the optimum of all degrees and plans of tiny
+// problems.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -27,7 +28,8 @@ Problem random_problem(std::uint64_t number) {
   job.model = model;
   job.execution.micro_batch = 2 << rng.below(2);
   job.execution.gradient_sync = GradientSync::ring;
-  job.automatic[Setting::expert] = true;
+  job.automatic[Setting::expert] = job.automatic[Setting::context] = true;
+  job.listed[Setting::context] = {1, 2, 4};
   Topology& topology = problem.topology.edit();
   auto& links = std::get<RuleLinks>(topology.links).links;
   links[2].bandwidth = BitsPerSecond(8e6 * (1 << rng.below(6)));
@@ -47,34 +49,36 @@ std::vector<std::vector<int>> groups_of(int size) {
   return groups;
 }
 
-/// The minimum over all tensor degrees, expert degrees, placements and splits.
+/// The minimum over all degrees, placements and splits.
 double min_of_all(const Problem& problem) {
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
   const int host = problem.topology->devices[3].host == 0 ? 4 : 2;
   double least = 1e300;
   for (int tensor = 1; tensor <= host; tensor *= 2)
-    for (const int expert : {1, 2, 4}) {
-      Problem decided = problem;
-      decided.job.parallelism.tensor = tensor;
-      decided.job.execution.expert = expert;
-      fit_stage_data(decided.job);
-      if (!mesh_obstacle(decided.job).empty()) continue;
-      const int size = devices_per_stage(decided.job);
-      const IterationModel model(decided, {size}, network);
-      const auto groups = groups_of(size);
-      const int count = static_cast<int>(groups.size()), layers = model.stages.layers();
-      for (int stages = 1; stages <= std::min(count, layers); ++stages)
-        for (int replicas = 1; replicas <= std::min(count / stages, micro_batch_count(decided.job));
-             ++replicas)
-          least = std::min(least, min_of_shape(model, groups, stages, replicas));
-    }
+    for (const int context : {1, 2, 4})
+      for (const int expert : {1, 2, 4}) {
+        Problem decided = problem;
+        decided.job.parallelism.tensor = tensor;
+        decided.job.execution.context = context;
+        decided.job.execution.expert = expert;
+        fit_stage_data(decided.job);
+        const int size = devices_per_stage(decided.job);
+        if (size > problem.topology->size() || !mesh_obstacle(decided.job).empty()) continue;
+        const IterationModel model(decided, {size}, network);
+        const auto groups = groups_of(size);
+        const int count = static_cast<int>(groups.size()), layers = model.stages.layers();
+        for (int stages = 1; stages <= std::min(count, layers); ++stages)
+          for (int replicas = 1; replicas <= std::min(count / stages, micro_batch_count(decided.job));
+               ++replicas)
+            least = std::min(least, min_of_shape(model, groups, stages, replicas));
+      }
   return least;
 }
 
 }  // namespace
 
-TEST_CASE("the search finds the optimum over all tensor and expert degrees") {
-  int fitting = 0, divided = 0;
+TEST_CASE("the search finds the optimum over all degrees of a stage") {
+  int fitting = 0, experts = 0, sequences = 0;
   for (std::uint64_t number = 0; fitting < 40; ++number) {
     REQUIRE(number < 100);
     CAPTURE(number);
@@ -87,8 +91,11 @@ TEST_CASE("the search finds the optimum over all tensor and expert degrees") {
     const PlanCandidate found = search_iteration(problem, options).finalists.front();
     CHECK(found.deficit_bytes <= 0);
     CHECK(found.iteration_s <= least * (1 + 1e-9));
-    divided += found.plan.execution.expert > 1;
+    experts += found.plan.execution.expert > 1;
+    sequences += found.plan.execution.context > 1;
   }
-  CHECK(divided > 5);
-  CHECK(divided < 35);
+  for (const int divided : {experts, sequences}) {
+    CHECK(divided > 3);
+    CHECK(divided < 37);
+  }
 }

@@ -161,7 +161,8 @@ class Flags:
 def derive(a, exported, world):
     """What validate_args derives (megatron/training/arguments.py)."""
     d = SimpleNamespace(T=a.tensor_model_parallel_size, P=a.pipeline_model_parallel_size, exported=exported, world=world)
-    d.D = world / (d.T * d.P)
+    d.C = a.context_parallel_size
+    d.D = world / (d.T * d.P * d.C)
     d.layout = a.pipeline_model_parallel_layout.split("|")
     d.V = len(d.layout) / d.P
     d.M = a.global_batch_size / (a.micro_batch_size * d.D)
@@ -176,7 +177,10 @@ def derive(a, exported, world):
 # Name, and whether it holds for the flags a and what is derived from them. VA: validate_args; TC, MPC, OC, DDPC:
 # __post_init__ of TransformerConfig, ModelParallelConfig, OptimizerConfig, DistributedDataParallelConfig.
 RULES = [
-    ("world size is a multiple of T P (VA)", lambda a, d: d.world % (d.T * d.P) == 0),
+    ("world size is a multiple of T P C (VA)", lambda a, d: d.world % (d.T * d.P * d.C) == 0),
+    ("the sequence is a multiple of 2 C (get_batch_on_this_cp_rank)", lambda a, d: d.C == 1 or a.seq_length % (2 * d.C) == 0),
+    ("the sequence of a device is a multiple of T with sequence parallelism", lambda a, d: not d.sequence_parallel or a.seq_length // d.C % d.T == 0),
+    ("keys and values around a ring", lambda a, d: a.cp_comm_type in ("p2p", ["p2p"])),
     ("global batch is a multiple of micro-batch D (VA)", lambda a, d: d.M == int(d.M) and d.M > 0),
     ("heads are a multiple of T (TC)", lambda a, d: a.num_attention_heads % d.T == 0),
     ("key-value heads are a multiple or divisor of T (TC)", lambda a, d: d.kv % d.T == 0 or d.T % d.kv == 0),
@@ -192,7 +196,7 @@ RULES = [
     ("predictions are in the stage of the loss", lambda a, d: d.layout[-1].count("m") == (a.mtp_num_layers or 0)),
     ("predictions with rotary positions (assumed)", lambda a, d: not a.mtp_num_layers or a.position_embedding_type == "rope"),
     ("experts are divided as all layers, or not by T", lambda a, d: a.expert_tensor_parallel_size == (None if a.expert_model_parallel_size == 1 else 1)),
-    ("T D is a multiple of the expert degree (RankGenerator)", lambda a, d: d.T * d.D % a.expert_model_parallel_size == 0),
+    ("T D is a multiple of the expert degree (RankGenerator)", lambda a, d: d.T * d.C * d.D % a.expert_model_parallel_size == 0),
     ("experts are a multiple of the expert degree (MoELayer)", lambda a, d: d.experts % a.expert_model_parallel_size == 0),
     ("experts with T > 1 have sequence parallelism (MoELayer)", lambda a, d: not d.experts or d.T == 1 or d.sequence_parallel),
     ("widths of experts are multiples of T", lambda a, d: not d.experts or (a.moe_ffn_hidden_size or d.ffn) % (a.expert_tensor_parallel_size or d.T) == (a.moe_shared_expert_intermediate_size or 0) % d.T == 0),
@@ -320,16 +324,16 @@ def check_models(checks, flags, planner):
 
 def check_experts(checks, flags, planner):
     """Experts divided among devices, with other degrees, precisions and orders."""
-    exported, degrees = 0, set()
+    exported, contexts, degrees = 0, 0, set()
     grid = {"model": [it for it in TODAY.values() if "experts" in it], "cluster": ["host", "hosts", "pairs"],
             "expert": [1, 2, 4, 8, "auto"], "tensor": [1, 1, 2], "pipeline": [1, 2, "auto"], "precision": ["bf16", "fp16"],
             "sharding": ["none", "zero1"], "recompute": ["none", "full"], "order": ["stage-major", "pipeline-major"],
-            "schedule": ["1f1b-blocking", "interleaved"]}  # fmt: skip
-    for it in exported_plans.combinations(150, **grid):
+            "schedule": ["1f1b-blocking", "interleaved"], "context": [1, 1, 2, "auto"]}  # fmt: skip
+    for it in exported_plans.combinations(190, **grid):
         training = {"global_batch": 64, "micro_batch": 8, **{key: it[key] for key in ("precision", "recompute")}}
         parallelism = {"optimizer_sharding": it["sharding"], "gradient_sync": "ring", "schedule": it["schedule"],
                        "chunks": 2 if it["schedule"] == "interleaved" else None,
-                       **{key: it[key] for key in ("expert", "tensor", "pipeline")}}  # fmt: skip
+                       **{key: it[key] for key in ("expert", "context", "tensor", "pipeline")}}  # fmt: skip
         status, error, path = planner.plan(f"{it['cluster']}.yaml", exported_plans.job_text(it["model"], training, parallelism))
         if status:
             checks.holds("experts", f"refused: {error}", status in (2, 3) and "internal" not in error)
@@ -339,8 +343,10 @@ def check_experts(checks, flags, planner):
         export = planner.export(path, f"{it['cluster']}.yaml", "--order", it["order"])
         accept(checks, flags, export, it["order"])
         exported += export.setting("expert", 1) > 1
+        contexts += export.setting("context", 1) > 1
         degrees.add((export.degrees[0], export.setting("expert", 1)))
     checks.holds("experts", f"at least 60 exports with divided experts, not {exported}", exported >= 60)
+    checks.holds("experts", f"at least 20 exports with divided sequences, not {contexts}", contexts >= 20)
     checks.holds("experts", f"tensor and expert degrees together: {sorted(degrees)}", any(t > 1 and e > 1 for t, e in degrees))
 
 
@@ -352,7 +358,9 @@ def check_settings(checks, export, a, objects, order):
     world = len(export.ranks)
     checks.same(where, "tensor", transformer.tensor_model_parallel_size, tensor)
     checks.same(where, "pipeline", transformer.pipeline_model_parallel_size, stages)
-    checks.same(where, "data", world // (tensor * stages), data)
+    context = plan("context", 1)
+    checks.same(where, "context", transformer.context_parallel_size, context)
+    checks.same(where, "data", world // (tensor * stages * context), data)
     checks.same(where, "batches", (a.global_batch_size, a.micro_batch_size), (plan("global_batch"), plan("micro_batch") // export.groups))
     checks.same(where, "micro-batches", a.global_batch_size // a.micro_batch_size // data, export.plan["pipelines"][0]["micro_batches"])
     checks.same(where, "expert", transformer.expert_model_parallel_size, plan("expert", 1))
@@ -470,6 +478,8 @@ def check_ranks(checks, where, export, transformer, order):
             begin += counts[stage][chunk]
     for row in export.ranks:
         group, shard = divmod(row["rank"], tensor)
+        group, part = divmod(group, export.setting("context", 1))
+        checks.same(where, f"context rank of rank {row['rank']}", row.get("cp", 0), part)
         replica, stage = (group % data, group // data) if order == "stage-major" else (group // stages, group % stages)
         checks.same(where, f"role of rank {row['rank']}", (row["dp"], row["pp"], row["tp"]), (replica, stage, shard))
         ranges = [[first[stage, c], first[stage, c] + n] for c, n in enumerate(counts[stage])]

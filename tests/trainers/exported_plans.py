@@ -96,7 +96,8 @@ class Export:
         """Tensor, pipeline and data-parallel degree, as trainers count them."""
         pipelines = self.plan["pipelines"]
         stages = pipelines[0]["stages"]
-        return len(stages[0]["devices"]) // self.groups, len(stages), len(pipelines) * self.groups
+        tensor = len(stages[0]["devices"]) // self.groups // self.setting("context", 1)
+        return tensor, len(stages), len(pipelines) * self.groups
 
     @property
     def ranks(self):

@@ -21,6 +21,7 @@ namespace dtfm::io {
 namespace {
 
 constexpr std::string_view tensor_flag = "--tensor-model-parallel-size";
+constexpr std::string_view context_flag = "--context-parallel-size";
 constexpr std::string_view expert_flag = "--expert-model-parallel-size";
 constexpr std::string_view pipeline_flag = "--pipeline-model-parallel-size";
 
@@ -72,6 +73,7 @@ class MegatronReader {
     check_micro_batch();
     check("--global-batch-size", job_.training.global_batch, "global_batch");
     check(tensor_flag, job_.parallelism.tensor, "tensor");
+    check(context_flag, job_.execution.context, "context");
     check(expert_flag, job_.execution.expert, "expert");
     const auto* transformer = std::get_if<Transformer>(&job_.model);
     for (const char* flag : {"--hidden-size", "--num-attention-heads"})
@@ -103,15 +105,10 @@ class MegatronReader {
   /// Data-parallel groups inside a stage of the plan. Megatron-LM does not say which of its data-parallel
   /// ranks these are; all are computed alike.
   int stage_data() const { return job_.execution.stage_data.value_or(1); }
+  int token_parts() const { return job_.execution.token_parts(); }
 
   void check_unsupported_parallelism() {
-    constexpr std::string_view context_flag = "--context-parallel-size",
-                               expert_tensor_flag = "--expert-tensor-parallel-size";
-    if (flags_.number(context_flag).value_or(1) != 1)
-      errors_.add(flags_.where(context_flag),
-                  fmt::format("{} {}: plans support only tensor, pipeline, data and expert parallelism; "
-                              "expected 1",
-                              context_flag, *flags_.number(context_flag)));
+    constexpr std::string_view expert_tensor_flag = "--expert-tensor-parallel-size";
     // With expert parallelism, plans do not divide an expert; otherwise they divide it as all layers.
     const int tensor = flags_.number(tensor_flag).value_or(1),
               expected = flags_.number(expert_flag).value_or(1) > 1 ? 1 : tensor;
@@ -128,14 +125,16 @@ class MegatronReader {
   Sizes derive_sizes(std::size_t ranks, const std::string& ranks_file) {
     const int tensor = flags_.number(tensor_flag).value_or(1),
               stages = flags_.number(pipeline_flag).value_or(1);
-    const long long ranks_per_pipeline = static_cast<long long>(tensor) * stages * stage_data();
+    const long long ranks_per_pipeline = static_cast<long long>(tensor) * stages * token_parts();
     const auto total = static_cast<long long>(ranks);
     if (total % ranks_per_pipeline != 0)
       errors_.add(where(pipeline_flag),
                   fmt::format("the number of ranks in {} is {}, which is not a multiple of tensor size {} × "
                               "pipeline size {}{}",
                               ranks_file, total, tensor, stages,
-                              stage_data() > 1 ? fmt::format(" × stage_data {}", stage_data()) : ""));
+                              token_parts() > 1 ? fmt::format(" × context {} × stage_data {}",
+                                                              job_.execution.context, stage_data())
+                                                : ""));
     return {tensor, std::min(stages, max_devices), std::max(1, static_cast<int>(total / ranks_per_pipeline))};
   }
 
@@ -173,8 +172,9 @@ class MegatronReader {
       for (int own = replica * stage_data(); own < (replica + 1) * stage_data(); ++own) {
         const int group =
             is_pipeline_major ? stage + sizes.pipeline * own : own + sizes.data * stage_data() * stage;
-        for (int t = 0; t < sizes.tensor; ++t)
-          it.devices.push_back(ranks[at(t + sizes.tensor * group)].value());
+        const int ranks_of_group = sizes.tensor * job_.execution.context;
+        for (int i = 0; i < ranks_of_group; ++i)
+          it.devices.push_back(ranks[at(i + ranks_of_group * group)].value());
       }
       begin = it.layers.second;
       pipeline.stages.push_back(std::move(it));

@@ -444,6 +444,9 @@ const MegatronSettingFlag execution_flags[] = {
     {"--sequence-parallel", FlagArgument::none,
      [](const MegatronRun& run) { return given_if(run.tensor > 1 && run.job.parallelism.sequence_parallel); },
      says<Setting::sequence_parallel>},
+    {"--cp-comm-type", FlagArgument::word,
+     [](const MegatronRun& run) { return given_if(run.job.execution.context > 1, "p2p"); },
+     says<Setting::context>},
     {"--no-overlap-p2p-communication", FlagArgument::none,
      [](const MegatronRun& run) {
        return given_if(has_chunks(run.job) && traits(run.job.execution.schedule).is_blocking);
@@ -570,6 +573,7 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
            : optimizer},
       {Setting::pipeline, number("--pipeline-model-parallel-size")},
       {Setting::tensor, number("--tensor-model-parallel-size")},
+      {Setting::context, number("--context-parallel-size")},
       {Setting::expert, number("--expert-model-parallel-size")},
       {Setting::schedule, std::string(name_of(schedule))},
       {Setting::chunks, chunks > 1 ? fmt::format("{}", chunks) : ""},

@@ -90,7 +90,7 @@ void read_value(const SettingTraits& setting, const YamlValue& value, Job& job) 
     case SettingType::count:
       return setting.set(job, setting.kind == Setting::micro_batch
                                   ? read_micro_batch(value, job)
-                                  : read_whole_number(value, setting.min, max_count));
+                                  : read_whole_number(value, setting.min, setting.max));
     case SettingType::name: {
       const std::vector<std::string_view> names = setting.names();
       return setting.set(job, names[value.choice(names)]);
@@ -165,15 +165,16 @@ void check_sharding(const YamlMap& map, Job& job) {
 
 /// Checks the degrees inside a stage, unless the planner chooses some of them to match.
 void check_mesh(const YamlMap& map, const Job& job) {
-  const auto expert = map.optional("expert"), data = map.optional("stage_data");
-  if ((!expert && !data) || job.automatic[Setting::expert]) return;
+  const auto expert = map.optional("expert"), data = map.optional("stage_data"),
+             context = map.optional("context");
+  if ((!expert && !data && !context) || job.automatic[Setting::expert]) return;
   Job fitted = job;
+  if (job.automatic[Setting::tensor]) fitted.parallelism.tensor = fitted.execution.expert;
   if (!data) fit_stage_data(fitted);
   if (job.automatic[Setting::micro_batch])
     fitted.execution.micro_batch = fitted.execution.stage_data.value_or(1);
-  if (job.automatic[Setting::tensor]) fitted.parallelism.tensor = fitted.execution.expert;
   if (const std::string what = mesh_obstacle(fitted); !what.empty())
-    throw(expert ? *expert : *data).value_error(what);
+    throw(expert ? *expert : data ? *data : *context).value_error(what);
 }
 
 /// Checks the settings of an execution that require each other.
@@ -195,26 +196,27 @@ void check_execution(const YamlMap& map, Job& job) {
         fmt::format("{} cannot run schedule {}: devices would wait for each other; use 1f1b or gpipe",
                     name_of(messages), schedule.name));
   check_sharding(map, job);
-  check_mesh(map, job);
 }
 
 /// Degrees that are open become 1.
 void read_single_devices(const YamlMap& map, Job& job) {
-  for (const auto& [key, degree] : {std::pair("pipeline", job.parallelism.pipeline.value_or(1)),
-                                    std::pair("tensor", job.parallelism.tensor),
-                                    std::pair("stage_data", job.execution.stage_data.value_or(1)),
-                                    std::pair("expert", job.execution.expert)})
+  for (const auto& [key, degree] :
+       {std::pair("pipeline", job.parallelism.pipeline.value_or(1)),
+        std::pair("tensor", job.parallelism.tensor), std::pair("context", job.execution.context),
+        std::pair("stage_data", job.execution.stage_data.value_or(1)),
+        std::pair("expert", job.execution.expert)})
     if (degree != 1)
       throw map.required("optimizer_sharding")
           .value_error(fmt::format("{} requires {} 1; use zero1, or remove `{}`",
                                    name_of(job.execution.optimizer_sharding), key, key));
   job.parallelism.pipeline = 1;
-  job.automatic[Setting::tensor] = job.automatic[Setting::expert] = false;
+  for (const Setting it : {Setting::tensor, Setting::context, Setting::expert}) job.automatic[it] = false;
 }
 
 void read_parallelism(const YamlValue& value, Job& job) {
   const YamlMap map = read_section(value, SettingSection::parallelism, job);
   check_execution(map, job);
+  check_mesh(map, job);
   if (requires_single_devices(job)) read_single_devices(map, job);
   if (job.parallelism.scatter_gather && job.parallelism.sequence_parallel)
     throw map.required("scatter_gather").value_error("requires `sequence_parallel: false`");

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/plan/stage_mesh.hpp"
 #include "core/plan/shards.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
@@ -70,6 +71,10 @@ class PlanReader {
       list.fail(error.what());
     }
     plan.tensor = tensor_degrees(plan).back();
+    Job decided = job_;
+    decided.parallelism.tensor = plan.tensor;
+    decided.execution = plan.execution;
+    if (const std::string what = mesh_obstacle(decided); !what.empty()) list.fail(what);
     check_parallelism(file, plan);
     check_groups(file, plan);
     check_ranks(file, plan);

@@ -20,8 +20,8 @@ std::string format_depth(const Plan& plan) {
 std::string format_shape(const Plan& plan) {
   const std::string least = are_equally_deep(plan) ? "" : fmt::format("{}–", min_depth(plan));
   const std::string shape = fmt::format("{}{} × {}", least, depth(plan), plan.pipelines.size());
-  const int devices = plan.tensor * plan.execution.stage_data.value_or(1);
-  if (plan.execution.stage_data) return fmt::format("{} × {} devices", shape, devices);
+  const int devices = plan.tensor * plan.execution.token_parts();
+  if (plan.execution.token_parts() > 1) return fmt::format("{} × {} devices", shape, devices);
   return plan.tensor > 1 ? fmt::format("{} × {} tensor", shape, plan.tensor) : shape;
 }
 
@@ -52,6 +52,8 @@ std::string format_job_decisions(const Job& job, const Plan& plan) {
                         job.parallelism.sequence_parallel ? "" : " without sequence parallelism");
   if (const int expert = job.execution.expert; expert > 1)
     text += fmt::format(", experts divided among {} devices", expert);
+  if (const int context = job.execution.context; context > 1)
+    text += fmt::format(", sequences divided among {} groups of devices", context);
   if (const auto groups = job.execution.stage_data)
     text += fmt::format(", {} data-parallel groups per stage", *groups);
   if (job.execution.chunks) text += fmt::format(", {} chunks per device", *job.execution.chunks);

@@ -270,7 +270,7 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options, cons
 ChosenLayout choose_layout(const Problem& of, const Scheme& scheme, const SchemeOptions& options,
                            const Work& work) {
   Problem problem = of;  // schemes divide experts as all layers
-  problem.job.execution.expert = 1;
+  problem.job.execution.context = problem.job.execution.expert = 1;
   problem.job.execution.stage_data.reset();
   check_computable(problem);
   if (is_swarm(scheme)) return choose_swarm(problem, options, work);
@@ -330,7 +330,7 @@ sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chose
   Problem own = problem;
   if (chosen.swarm) {
     own.job.execution.micro_batch = chosen.micro_batch;
-    own.job.execution.expert = 1;
+    own.job.execution.context = own.job.execution.expert = 1;
     own.job.execution.stage_data.reset();
     return simulate_as_swarm(own, *chosen.swarm, scenario, options).report;
   }

@@ -41,9 +41,8 @@ double min_compression_s(const IterationModel& model) {
 }
 
 /// Lower bounds on the times of every layer on one kind of device: its own compute time and, with tensor
-/// parallelism, the all-reduces over the best links, unless the compute time contains them. All-to-alls among
-/// experts are not counted. At most
-/// `replicas` share an optimizer step.
+/// parallelism, the all-reduces over the best links, unless the compute time contains them. Other exchanges
+/// are not counted. At most `replicas` share an optimizer step.
 DeviceKindTimes kind_times(const IterationModel& model, const StageCosts& costs, int kind,
                            const MessageBounds& messages, int replicas) {
   DeviceKindTimes it;

@@ -149,11 +149,13 @@ ResourceTime LayerSplitCosts::stage(int stage, std::pair<int, int> layers) const
     const StageCosts& costs = model_.stages_of(resource.degree);
     const double before = stage > 0 ? costs.compression_s(layers.first) : 0,
                  behind = stage + 1 < stages() ? costs.compression_s(layers.second) : 0;
-    double forward = 0, backward = 0;
+    double forward = 0, backward = 0, hidden = 0, hidden_back = 0;
     for (const int kind : resource.kinds) {
       const ComputeTime time = costs.compute(kind, layers);
       forward = std::max(forward, time.forward_s);
       backward = std::max(backward, time.backward_s);
+      hidden = std::max(hidden, time.hidden_forward_s);
+      hidden_back = std::max(hidden_back, time.hidden_backward_s);
     }
     double exchange = 0, exchange_back = 0;
     for (const Exchange kind : exchange_kinds) {
@@ -164,8 +166,9 @@ ResourceTime LayerSplitCosts::stage(int stage, std::pair<int, int> layers) const
         slowest = std::max(slowest, limit.seconds(there));
         slowest_back = std::max(slowest_back, limit.seconds(back));
       }
-      exchange += slowest;
-      exchange_back += slowest_back;
+      const bool overlaps = kind == Exchange::keys_values;
+      exchange += std::max(0.0, slowest - (overlaps ? hidden : 0));
+      exchange_back += std::max(0.0, slowest_back - (overlaps ? hidden_back : 0));
     }
     const double compression_forward_s = resource.before.forward * before + resource.behind.forward * behind,
                  compression_backward_s =

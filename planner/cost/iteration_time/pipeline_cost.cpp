@@ -132,13 +132,19 @@ std::vector<Group> reducing_groups(const IterationModel& model, const std::vecto
   return groups;
 }
 
-/// Visits the pairs of devices of which each sends to the other in an all-to-all.
+/// Visits the senders and receivers of the messages of an exchange of keys and values or an all-to-all.
 template <class Visit>
-void for_each_expert_pair(const IterationModel& model, const std::vector<int>& devices, const Visit& visit) {
-  for (const Group& group : groups_of(devices, model.stages_of(devices.size()).mesh().expert))
-    for (const int from : group)
-      for (const int to : group)
-        if (from != to) visit(from, to);
+void for_each_pair(const IterationModel& model, const std::vector<int>& devices, Exchange kind,
+                   const Visit& visit) {
+  const StageMesh& mesh = model.stages_of(devices.size()).mesh();
+  if (kind == Exchange::all_to_all)
+    for (const Group& group : groups_of(devices, mesh.expert))
+      for (const int from : group)
+        for (const int to : group)
+          if (from != to) visit(from, to);
+  if (kind == Exchange::keys_values)
+    for (const Group& part : groups_of(devices, mesh.context > 1 ? mesh.tensor * mesh.context : 1))
+      for (std::size_t i = 0; i < part.size(); ++i) visit(part[i], part[(i + at(mesh.tensor)) % part.size()]);
 }
 
 /// Egress of the exchanges inside stages.
@@ -151,7 +157,7 @@ void add_exchange_egress(const IterationModel& model, const Pipeline& pipeline, 
       return costs.exchanged(kind, cost.layers[i], false).bytes +
              costs.exchanged(kind, cost.layers[i], true).bytes;
     };
-    const double reduced = bytes_of(Exchange::all_reduce), tokens = bytes_of(Exchange::all_to_all);
+    const double reduced = bytes_of(Exchange::all_reduce);
     for (const Group& group : reducing_groups(model, devices)) {
       const HostChannels channels(model.problem.topology, group);
       for (std::size_t rank = 0; rank < group.size(); ++rank) {
@@ -160,9 +166,10 @@ void add_exchange_egress(const IterationModel& model, const Pipeline& pipeline, 
           usd += reduced / static_cast<double>(pairs.size()) * model.network.usd_per_byte(from, to);
       }
     }
-    if (tokens > 0)
-      for_each_expert_pair(model, devices,
-                           [&](int from, int to) { usd += tokens * model.network.usd_per_byte(from, to); });
+    for (const Exchange kind : {Exchange::keys_values, Exchange::all_to_all})
+      if (const double bytes = bytes_of(kind); bytes > 0)
+        for_each_pair(model, devices, kind,
+                      [&](int from, int to) { usd += bytes * model.network.usd_per_byte(from, to); });
   }
   cost.egress_usd += usd * pipeline.micro_batches;
 }
@@ -287,6 +294,8 @@ ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>&
     slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
     slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
     slowest.update_s = std::max(slowest.update_s, time.update_s);
+    slowest.hidden_forward_s = std::max(slowest.hidden_forward_s, time.hidden_forward_s);
+    slowest.hidden_backward_s = std::max(slowest.hidden_backward_s, time.hidden_backward_s);
   }
   return slowest;
 }
@@ -305,12 +314,12 @@ std::vector<ExchangeLimit> all_reduce_limits(const IterationModel& model, const 
   return limits;
 }
 
-/// All devices send to all of their peers at once, so a shared capacity carries the messages of all pairs
-/// that cross it.
-std::vector<ExchangeLimit> all_to_all_limits(const IterationModel& model, const std::vector<int>& devices) {
+/// All pairs send at once, so a shared capacity carries the messages of all that cross it.
+std::vector<ExchangeLimit> pair_limits(const IterationModel& model, const std::vector<int>& devices,
+                                       Exchange kind) {
   std::vector<ExchangeLimit> limits;
   std::map<int, ExchangeLimit> shared;  // by capacity
-  for_each_expert_pair(model, devices, [&](int from, int to) {
+  for_each_pair(model, devices, kind, [&](int from, int to) {
     const MessageCost cost = model.network.message(from, to);
     const double message_s = cost.overhead_s + cost.latency_s;
     if (const ExchangeLimit own{message_s, cost.seconds_per_byte}; limits.empty() || !(limits.back() == own))
@@ -329,7 +338,7 @@ std::vector<ExchangeLimit> all_to_all_limits(const IterationModel& model, const 
 
 std::vector<ExchangeLimit> exchange_limits(const IterationModel& model, const std::vector<int>& devices,
                                            Exchange kind) {
-  return kind == Exchange::all_reduce ? all_reduce_limits(model, devices) : all_to_all_limits(model, devices);
+  return kind == Exchange::all_reduce ? all_reduce_limits(model, devices) : pair_limits(model, devices, kind);
 }
 
 double exchange_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
@@ -341,6 +350,10 @@ double exchange_s(const IterationModel& model, const std::vector<int>& devices, 
     double slowest = 0;
     for (const ExchangeLimit& it : exchange_limits(model, devices, kind))
       slowest = std::max(slowest, it.seconds(data));
+    if (kind == Exchange::keys_values) {
+      const ComputeTime time = slowest_compute(model, devices, layers);
+      slowest = std::max(0.0, slowest - (backward ? time.hidden_backward_s : time.hidden_forward_s));
+    }
     sum += slowest;
   }
   return sum;

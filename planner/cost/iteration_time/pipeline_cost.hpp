@@ -71,7 +71,7 @@ struct ExchangeLimit {
 /// each tensor-parallel group, those between hosts on all channels.
 std::vector<ExchangeLimit> exchange_limits(const IterationModel& model, const std::vector<int>& devices,
                                            Exchange kind);
-/// Time of the exchanges of a micro-batch within a stage, in one pass.
+/// Time that the exchanges of a micro-batch within a stage add to one pass.
 double exchange_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
                   bool backward);
 

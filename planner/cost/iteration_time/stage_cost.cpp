@@ -46,6 +46,8 @@ void StageCosts::find_kinds() {
         sum.backward_s += time.backward_s;
         sum.weight_gradient_s += time.weight_gradient_s;
         sum.update_s += time.update_s;
+        sum.hidden_forward_s += time.hidden_forward_s;
+        sum.hidden_backward_s += time.hidden_backward_s;
         kind.before.push_back(sum);
         kind.tied_update_s.push_back(kind.tied_update_s.back() + time.tied_update_s);
       }
@@ -60,14 +62,15 @@ void StageCosts::find_bytes() {
   const Job& job = problem_.job;
   const std::vector<Layer> chain = layer_chain(job);
   const auto of_device = [&](const Layer& layer) {
-    return with_activations_of_device(layer, mesh_.tensor, job.parallelism.sequence_parallel, mesh_.data);
+    return with_activations_of_device(layer, mesh_.tensor, job.parallelism.sequence_parallel,
+                                      mesh_.token_parts());
   };
   const RecomputationTraits& recomputation = traits(job.execution.recomputation);
   const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
   held_ = bytes.resident + error_feedback_bytes(job.training, job.execution.compression);
   saved_ = bytes.checkpointed;
   const double micro_batch = job.execution.micro_batch,
-               sent = micro_batch / (divides_messages(job.parallelism) ? devices() : mesh_.data);
+               sent = micro_batch / (divides_messages(job.parallelism) ? devices() : mesh_.token_parts());
   kept_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     const Layer& it = chain[at(layer)];
@@ -131,8 +134,12 @@ ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers) const {
   const KindTimes& times = times_[at(kind)];
   const ComputeTime &begin = times.before[at(layers.first)], &end = times.before[at(layers.second)];
   const double tied = layers.first == 0 ? times.tied_update_s[at(layers.second)] : 0;
-  return {end.forward_s - begin.forward_s, end.backward_s - begin.backward_s,
-          end.update_s - begin.update_s - tied, end.weight_gradient_s - begin.weight_gradient_s};
+  return {end.forward_s - begin.forward_s,
+          end.backward_s - begin.backward_s,
+          end.update_s - begin.update_s - tied,
+          end.weight_gradient_s - begin.weight_gradient_s,
+          end.hidden_forward_s - begin.hidden_forward_s,
+          end.hidden_backward_s - begin.hidden_backward_s};
 }
 
 /// Of each device. Those tied to the first layer of the same stage are not counted again.
@@ -160,29 +167,41 @@ double StageCosts::gradient_compression_s(double bytes) const {
   return gradients * gradient_compression_s_per_byte_;
 }
 
-/// Each all-reduce of what a group of t devices computes for a layer takes 2 (t − 1) messages of 1 / t of it.
-/// In an all-to-all among e devices, each sends 1 / e of its tokens to each of the others.
 void StageCosts::find_exchanges() {
-  for (const bool backward : {false, true}) {
-    const Pass pass = backward ? Pass::backward : Pass::forward;
-    std::vector<ExchangedData>&sums = exchanged_[0][backward ? 1 : 0],
-    &tokens = exchanged_[1][backward ? 1 : 0];
-    sums = tokens = {{}};
-    for (int layer = 0; layer < layers_; ++layer) {
-      const double reduces = bytes_.all_reduces(layer, pass), to_all = bytes_.all_to_alls(layer, pass);
-      sums.push_back({sums.back().messages + reduces, sums.back().bytes + reduces * bytes_.output(layer)});
-      tokens.push_back(
-          {tokens.back().messages + to_all, tokens.back().bytes + to_all * bytes_.expert_tokens(layer)});
+  for (const Exchange kind : exchange_kinds)
+    for (const bool backward : {false, true}) {
+      const Pass pass = backward ? Pass::backward : Pass::forward;
+      std::vector<ExchangedData>& sums = exchanged_[static_cast<std::size_t>(kind)][backward ? 1 : 0];
+      sums = {{}};
+      for (int layer = 0; layer < layers_; ++layer) {
+        const double count = kind == Exchange::keys_values  ? bytes_.key_rounds(layer, pass)
+                             : kind == Exchange::all_reduce ? bytes_.all_reduces(layer, pass)
+                                                            : bytes_.all_to_alls(layer, pass);
+        const double data = kind == Exchange::keys_values  ? bytes_.keys_values(layer)
+                            : kind == Exchange::all_reduce ? bytes_.output(layer)
+                                                           : bytes_.expert_tokens(layer);
+        sums.push_back({sums.back().messages + count, sums.back().bytes + count * data});
+      }
     }
-  }
 }
 
+/// Of D devices, each has 1 / D of the keys and values, and passes c − 1 such parts on to the next in the
+/// ring. Each all-reduce of what a group of t devices computes for a layer takes 2 (t − 1) messages of 1 / t
+/// of it. In an all-to-all among e devices, each sends 1 / e of its tokens to each of the others.
 ExchangedData StageCosts::exchanged(Exchange kind, std::pair<int, int> layers, bool backward) const {
   const std::vector<ExchangedData>& before = exchanged_[static_cast<std::size_t>(kind)][backward ? 1 : 0];
   const ExchangedData &begin = before[at(layers.first)], &end = before[at(layers.second)];
   const double messages = end.messages - begin.messages, bytes = end.bytes - begin.bytes;
-  const double steps = 2.0 * (mesh_.tensor - 1);
-  if (kind == Exchange::all_reduce) return {messages * steps, bytes * steps / mesh_.tensor / mesh_.data};
+  switch (kind) {
+    case Exchange::keys_values:
+      return {messages * (mesh_.context - 1), bytes * (mesh_.context - 1) / mesh_.devices()};
+    case Exchange::all_reduce: {
+      const double steps = 2.0 * (mesh_.tensor - 1);
+      return {messages * steps, bytes * steps / mesh_.tensor / mesh_.token_parts()};
+    }
+    case Exchange::all_to_all:
+      break;
+  }
   return {messages, bytes / mesh_.devices() / mesh_.expert};
 }
 

@@ -17,6 +17,7 @@ namespace dtfm::cost {
 struct ComputeTime {
   double forward_s = 0, backward_s = 0, update_s = 0;  // backward includes recomputation
   double weight_gradient_s = 0;                        // part of `backward_s`
+  double hidden_forward_s = 0, hidden_backward_s = 0;  // parts that overlap with exchanges of keys and values
 };
 
 /// Bytes that a device of a stage holds.
@@ -26,9 +27,11 @@ struct StageNeeds {
   double working = 0;          // only while computing, including process memory
 };
 
-/// How the devices of a stage exchange activations, in this order after each pass.
-enum class Exchange : unsigned char { all_reduce, all_to_all };
-inline constexpr std::array exchange_kinds = {Exchange::all_reduce, Exchange::all_to_all};
+/// How the devices of a stage exchange activations, in this order: keys and values during each pass, the
+/// others after it.
+enum class Exchange : unsigned char { keys_values, all_reduce, all_to_all };
+inline constexpr std::array exchange_kinds = {Exchange::keys_values, Exchange::all_reduce,
+                                              Exchange::all_to_all};
 
 /// Of a micro-batch in a pass: messages that a device sends to one of its peers, one after the other, and
 /// their total bytes.
@@ -115,8 +118,9 @@ class StageCosts {
   std::vector<double> held_output_;                     // bytes of the same activation that a device holds
   std::vector<double> boundary_bytes_, compression_s_;  // before each layer
   std::vector<double> kept_;                            // prefix sums for one device
-  std::array<std::array<std::vector<ExchangedData>, 2>, 2> exchanged_;  // prefix sums, [kind][backward]
-  std::vector<double> working_;                                         // by layer
+  std::array<std::array<std::vector<ExchangedData>, 2>, exchange_kinds.size()>
+      exchanged_;                      // prefix sums, [kind][backward]
+  std::vector<double> working_;        // by layer
   std::vector<double> unpartitioned_;  // by layer: bytes of state that exist as a whole during its passes
 };
 

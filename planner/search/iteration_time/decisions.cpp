@@ -81,21 +81,41 @@ std::vector<int> expert_degrees(const Job& job) {
   return degrees;
 }
 
+/// Context-parallel degrees to try: those that the job lists, or powers of two with which a device has at
+/// least 4,096 tokens of a sequence. Chosen by hand: shorter parts are left to other kinds of parallelism,
+/// because every degree multiplies the combinations to try.
+std::vector<int> context_degrees(const Job& job) {
+  constexpr int min_tokens = 4096;
+  std::vector<int> degrees;
+  for (const SettingValue& it : listed_values(job, Setting::context)) degrees.push_back(std::get<int>(it));
+  if (!degrees.empty()) return degrees;
+  for (int degree = 1; degree == 1 || degree <= sequence_length(job.model) / min_tokens; degree *= 2)
+    if (is_choice(job, Setting::context, degree)) degrees.push_back(degree);
+  return degrees;
+}
+
 /// The degrees that the job leaves open, those of experts with the smallest `stage_data` that they need.
 std::vector<Job> open_meshes(const Topology& topology, const Job& job, const Job& undecided) {
-  const std::vector<int> tensors = undecided.automatic[Setting::tensor] ? tensor_degrees(topology, job)
-                                                                        : std::vector{job.parallelism.tensor},
-                         experts = undecided.automatic[Setting::expert] ? expert_degrees(job)
-                                                                        : std::vector{job.execution.expert};
+  const auto degrees_of = [&](Setting setting, int decided, const auto& open) {
+    return undecided.automatic[setting] ? open() : std::vector{decided};
+  };
+  const std::vector<int> tensors = degrees_of(Setting::tensor, job.parallelism.tensor,
+                                              [&] { return tensor_degrees(topology, job); }),
+                         contexts = degrees_of(Setting::context, job.execution.context,
+                                               [&] { return context_degrees(job); }),
+                         experts = degrees_of(Setting::expert, job.execution.expert,
+                                              [&] { return expert_degrees(job); });
   std::vector<Job> meshes;
   for (const int tensor : tensors)
-    for (const int expert : experts) {
-      Job& it = meshes.emplace_back(job);
-      it.parallelism.tensor = tensor;
-      it.execution.expert = expert;
-      if (!undecided.execution.stage_data) fit_stage_data(it);
-      if (devices_per_stage(it) > topology.size()) meshes.pop_back();
-    }
+    for (const int context : contexts)
+      for (const int expert : experts) {
+        Job& it = meshes.emplace_back(job);
+        it.parallelism.tensor = tensor;
+        it.execution.context = context;
+        it.execution.expert = expert;
+        if (!undecided.execution.stage_data) fit_stage_data(it);
+        if (devices_per_stage(it) > topology.size()) meshes.pop_back();
+      }
   return meshes;
 }
 
@@ -139,6 +159,8 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
       other.execution.expert = 1;
       other.execution.stage_data.reset();
     }
+    if (sharding.gradients && undecided[Setting::context] && is_choice(job, Setting::context, 1))
+      other.execution.context = 1;
     const std::vector<int> sizes = sharding.gradients && undecided[Setting::micro_batch]
                                        ? open_micro_batches(job)
                                        : std::vector{job.execution.micro_batch};
@@ -154,14 +176,14 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
 /// Micro-batch, recomputation and the degrees inside a stage determine memory together.
 bool is_joint(Setting setting) {
   return setting == Setting::micro_batch || setting == Setting::recompute || setting == Setting::tensor ||
-         setting == Setting::expert;
+         setting == Setting::context || setting == Setting::expert;
 }
 
 /// Whether stages of the job may have other tensor degrees than `base`, or different ones.
 bool may_vary_degrees(const Job& undecided, const DecidedJob& base) {
   return undecided.automatic[Setting::tensor] && !requires_uniform_pipelines(base) &&
          !requires_single_devices(base.problem.job) && base.problem.job.execution.expert == 1 &&
-         !base.problem.job.execution.stage_data;
+         base.problem.job.execution.token_parts() == 1;
 }
 
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
@@ -200,20 +222,8 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
     if (job.automatic[Setting::activations]) job.execution.compression.activations = strongest;
     if (job.automatic[Setting::gradients]) job.execution.compression.gradients = strongest;
   }
-  const bool undecided_micro_batch = job.automatic[Setting::micro_batch];
   job.automatic = {};
-  if (!job.execution.stage_data) fit_stage_data(job);
-  if (const int data = job.execution.stage_data.value_or(1);
-      undecided_micro_batch && job.execution.micro_batch % data != 0) {
-    const std::vector<int> sizes = open_micro_batches(problem_.job);
-    const auto size = std::find_if(sizes.begin(), sizes.end(), [&](int it) { return it % data == 0; });
-    if (size == sizes.end())
-      throw Error("",
-                  fmt::format("none of the micro-batches to choose from ({}) is a multiple of stage_data {}",
-                              fmt::join(sizes, ", "), data));
-    job.execution.micro_batch = *size;
-  }
-  if (const std::string what = mesh_obstacle(job); !what.empty()) throw Error("", what);
+  fit_mesh(job);
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
   const cost::StageCosts costs(begin, devices_per_stage(job));
   for (int device = 0; device < problem_.topology->size(); ++device)
@@ -222,7 +232,7 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
     throw Error("", unusable_.front().second);
   order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
   const int devices = devices_per_stage(job);
-  const auto place = job.execution.stage_data ? "site" : "host";
+  const auto place = job.execution.token_parts() > 1 ? "site" : "host";
   auto result = decide_job(std::move(job));
   if (!result && !excluded_.empty())
     throw Error("",
@@ -237,7 +247,7 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
 std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vector<int>& tensors,
                                                 const std::vector<int>& max_degrees) const {
   std::vector<int> sizes = tensors;
-  for (int& it : sizes) it *= job.execution.stage_data.value_or(1);
+  for (int& it : sizes) it *= job.execution.token_parts();
   auto result = std::make_shared<DecidedJob>(problem_, job, sizes, network_);
   std::vector<int> usable;
   for (const int device : order_)
@@ -253,6 +263,26 @@ std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vecto
                               ? stage_tensor_groups(problem_.topology, usable, tensors, of_device)
                               : stage_groups(problem_.topology, usable, sizes.front(), tensors.front());
   return result->tensor_groups.empty() ? nullptr : result;
+}
+
+/// Sets the smallest tensor degree and micro-batch that are open and fit the other degrees of a stage.
+void Decisions::fit_mesh(Job& job) const {
+  const SettingSet& undecided = problem_.job.automatic;
+  if (!problem_.job.execution.stage_data) fit_stage_data(job);
+  std::string obstacle = mesh_obstacle(job);
+  if (obstacle.empty()) return;
+  for (const int tensor : undecided[Setting::tensor] ? tensor_degrees(problem_.topology, job)
+                                                     : std::vector{job.parallelism.tensor}) {
+    Job fitted = job;
+    fitted.parallelism.tensor = tensor;
+    if (!problem_.job.execution.stage_data) fit_stage_data(fitted);
+    for (const int size : undecided[Setting::micro_batch] ? open_micro_batches(problem_.job)
+                                                          : std::vector{job.execution.micro_batch}) {
+      fitted.execution.micro_batch = size;
+      if (mesh_obstacle(fitted).empty()) return void(job = std::move(fitted));
+    }
+  }
+  throw Error("", obstacle);
 }
 
 /// Null if no host has enough devices with known compute times for a stage.

@@ -51,6 +51,7 @@ class Decisions {
   std::shared_ptr<const DecidedJob> decide_job(Job job, const std::vector<int>& max_degrees = {});
   std::shared_ptr<DecidedJob> make_job(const Job& job, const std::vector<int>& tensors,
                                        const std::vector<int>& max_degrees = {}) const;
+  void fit_mesh(Job& job) const;
   std::vector<int> same_degrees(int degree) const;
 
   const Problem& problem_;
