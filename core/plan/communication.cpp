@@ -51,7 +51,7 @@ LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
     expert_copies_.push_back(expert_copies_.back() + expert_matrices * copy);
     keys_values_.push_back(execution.context > 1 ? layer.keys_values.value() * execution.micro_batch : 0);
     expert_tokens_.push_back(apart ? layer.dispatched.value() * execution.micro_batch : 0);
-    all_reduces_.push_back(2 - (apart ? static_cast<int>(layer.routed_mlps) : 0));
+    all_reduces_.push_back(apart && layer.routed_mlps > 0 ? 1 : 2);
     output_.push_back(layer.output.value() * execution.micro_batch);
   }
 }

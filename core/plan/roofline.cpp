@@ -38,6 +38,13 @@ LayerWork work_of(const Layer& kind, const Training& training, int micro_batch, 
           parameters * parameter_bytes(training).resident};
 }
 
+/// Of one device. Those of experts are counted in proportion to their parameters.
+double orthogonalization_flops(const Layer& kind, const StageMesh& mesh) {
+  if (kind.matrix_parameters == 0) return 0;
+  const double experts = std::min(1.0, kind.expert_parameters / kind.matrix_parameters);
+  return kind.orthogonalization.value() * ((1 - experts) / mesh.shards(false) + experts / mesh.shards(true));
+}
+
 /// Of the precision. Throws Error if it or that of the format of products is unknown.
 double require_peak(const Gpu& gpu, const Training& training) {
   if (training.matmul != MatmulFormat::precision && !matmul_peak(gpu, training))
@@ -88,7 +95,7 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
   const double backward = pass_s(work.backward_flops, memory_backward);
   double update = roofline.update * work.state_bytes / bytes_per_second;
   if (traits(training.optimizer).orthogonalizes)
-    update += roofline.compute * kind.orthogonalization.value() / mesh.tensor / peak;
+    update += roofline.compute * orthogonalization_flops(kind, mesh) / peak;
   return {kind.name, micro_batch, mesh.tensor, {forward}, {backward}, Timing{update}, {}, {}};
 }
 

@@ -329,23 +329,23 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .is_always_written = true,
          .is_degree = true,
          .runs = run_any}),
-    of<&Parallelism::tensor>({.kind = Setting::tensor,
-                              .name = "tensor",
-                              .meaning = "tensor-parallel degree: number of devices of one host per stage",
-                              .may_be_auto = true,
-                              .may_be_list = true,
-                              .is_always_written = true,
-                              .is_degree = true,
-                              .runs = run_tensor_degrees,
-                              .target_rank = 3}),
+    of<&Parallelism::tensor>(
+        {.kind = Setting::tensor,
+         .name = "tensor",
+         .meaning = "tensor-parallel degree: number of devices, on one host, that divide every layer",
+         .may_be_auto = true,
+         .may_be_list = true,
+         .is_always_written = true,
+         .is_degree = true,
+         .runs = run_tensor_degrees,
+         .target_rank = 3}),
     of<&ExecutionConfig::context>(
         {.kind = Setting::context,
          .name = "context",
-         .meaning =
-             "context-parallel degree: number of groups of `tensor` devices in a stage that compute "
-             "different "
-             "tokens of each sequence, with the same parameters outside of experts, and pass keys and values "
-             "around a ring; twice the degree must divide the sequence",
+         .meaning = "context-parallel degree. Each sequence is divided among this many groups of `tensor` "
+                    "devices in a stage. The groups have the same parameters, except for experts, and pass "
+                    "keys and values around a ring. The length of the sequence must be a multiple of twice "
+                    "the degree. Of the schemes of `dtfm-compare`, only `planned` uses it",
          .may_be_auto = true,
          .may_be_list = true,
          .max = max_stage_parts,
@@ -355,12 +355,11 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::stage_data>(
         {.kind = Setting::stage_data,
          .name = "stage_data",
-         .meaning =
-             "number of groups of `tensor` × `context` devices in a stage that compute different sequences "
-             "of "
-             "each micro-batch, with the same parameters outside of experts; must divide `micro_batch`. A "
-             "stage has `tensor` × `context` × `stage_data` devices. By default the smallest number that "
-             "`expert` requires",
+         .meaning = "number of groups of `tensor` × `context` devices in a stage that compute different "
+                    "sequences of each micro-batch, so it must divide `micro_batch`. The groups have the "
+                    "same parameters, except for experts. A stage has `tensor` × `context` × `stage_data` "
+                    "devices, and belongs to one of the `data` replicas. Default: the smallest number for "
+                    "which that is a multiple of `expert`",
          .none_is_open = true,
          .max = max_stage_parts,
          .runs = run_stage_data,
@@ -369,12 +368,10 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::expert>(
         {.kind = Setting::expert,
          .name = "expert",
-         .meaning =
-             "expert-parallel degree: number of devices of a stage among which the experts of each layer are "
-             "divided, each device with whole experts (expert tensor parallelism 1); must divide "
-             "`tensor` × `context` × `stage_data` and the number of experts. 1: experts are divided by "
-             "`tensor` like the other "
-             "parameters. Of the schemes of `dtfm-compare`, only `planned` uses it",
+         .meaning = "expert-parallel degree: number of devices of a stage among which the experts of a layer "
+                    "are divided; every expert is whole on one device. Must divide `tensor` × `context` × "
+                    "`stage_data` and the number of experts. 1: experts are divided by `tensor` like the "
+                    "other parameters. Of the schemes of `dtfm-compare`, only `planned` uses it",
          .may_be_auto = true,
          .may_be_list = true,
          .max = max_stage_parts,

@@ -35,7 +35,10 @@ std::string mesh_obstacle(const Job& job) {
         "context {} × stage_data {}",
         expert, job.parallelism.tensor, context, data);
   if (job.execution.micro_batch % data != 0)
-    return fmt::format("micro_batch {} is not a multiple of stage_data {}", job.execution.micro_batch, data);
+    return fmt::format("micro_batch {} is not a multiple of stage_data {}{}", job.execution.micro_batch, data,
+                       expert > 1 ? fmt::format(", which expert {} requires with tensor {} and context {}",
+                                                expert, job.parallelism.tensor, context)
+                                  : "");
   if (context == 1) return "";
   const auto* model = std::get_if<Transformer>(&job.model);
   if (model == nullptr || has_block(*model, Mixer::mamba_2) || has_block(*model, Mixer::delta_net))

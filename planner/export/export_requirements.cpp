@@ -34,15 +34,18 @@ void reject(std::string_view target, const std::string& what) {
 std::optional<std::size_t> find_stage_across_machines(const ExportBundle& bundle) {
   const auto host_of = [&](int device) -> const std::string& { return bundle.locations[at(device)].host; };
   for (const Pipeline& pipeline : bundle.plan.pipelines)
-    for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
-      for (const int device : pipeline.stages[s].devices)
-        if (host_of(device) != host_of(pipeline.stages[s].devices.front())) return s;
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const std::vector<int>& devices = pipeline.stages[s].devices;
+      const std::size_t tensor = at(stage_mesh(bundle.job.execution, devices.size()).tensor);
+      for (std::size_t i = 0; i < devices.size(); ++i)
+        if (host_of(devices[i]) != host_of(devices[i - i % tensor])) return s;
+    }
   return std::nullopt;
 }
 
 bool uses_nccl_rings(const ExportBundle& bundle) {
   return bundle.job.target && traits(*bundle.job.target).nccl_chooses_all_reduce &&
-         bundle.plan.pipelines.size() > 1 &&
+         (bundle.plan.pipelines.size() > 1 || bundle.job.execution.token_parts() > 1) &&
          traits(bundle.job.execution.gradient_sync).roles == MemberRoles::ring;
 }
 

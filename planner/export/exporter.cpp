@@ -96,7 +96,7 @@ std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
   const auto stage = find_stage_across_machines(bundle);
   if (!stage) return {};
   return {
-      fmt::format("the tensor-parallel devices of a stage {} are on several machines: trainers allow this, "
+      fmt::format("the tensor-parallel devices of stage {} are on several machines: trainers allow this, "
                   "but expect NVLink",
                   *stage)};
 }

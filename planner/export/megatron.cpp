@@ -119,7 +119,20 @@ std::string expert_flags(const ExportBundle& bundle) {
                      expert > 1 ? "  --expert-tensor-parallel-size 1\n" : "");
 }
 
+/// parallel_state.py of megatron-core: other orders require as many data-parallel ranks of experts as of
+/// other layers.
+void check_order(const ExportBundle& bundle) {
+  const ExecutionConfig& how = bundle.job.execution;
+  if (bundle.order == RankOrder::pipeline_major && stage_count(bundle) > 1 && how.expert > 1 &&
+      how.expert != tensor_degree(bundle) * how.context)
+    reject(target_name,
+           fmt::format("ranks in pipeline-major order require an expert degree equal to tensor × "
+                       "context, {} × {}, not {}; use --order stage-major",
+                       tensor_degree(bundle), how.context, how.expert));
+}
+
 ExportFiles files(const ExportBundle& bundle) {
+  check_order(bundle);
   const Training& training = bundle.job.training;
   const Transformer& model = model_of(bundle);
   std::string text = fmt::format(

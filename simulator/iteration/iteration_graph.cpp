@@ -301,7 +301,8 @@ class IterationGraph {
     if (it.payload == Payload::tied_gradients) return it.parts > 1 ? it.part : no_index;
     if (it.experts) return it.part;
     for (std::size_t i = 0; i < it.stages.size(); ++i)
-      if (stage_devices(plan_, it, i).size() < at(it.parts)) return it.part;
+      if (stage_mesh(plan_.execution, stage_devices(plan_, it, i).size()).shards(false) < it.parts)
+        return it.part;
     return no_index;
   }
 

@@ -463,7 +463,7 @@ void PipelineGraph::compute(int stage, const Operation& operation, int received)
         add_computations(stage, operation, part.hidden_s, part.layer, 0, no_index, last);
       for (int rank = 0; rank < degree(stage); ++rank) {
         of.rank = rank;
-        of.phase = 25;
+        of.phase = pass == Pass::backward ? 26 : 25;
         last[at(rank)] = exchange.activity == Activity::pass_keys
                              ? builder_.join(std::array{last[at(rank)], end}, of)
                              : end;

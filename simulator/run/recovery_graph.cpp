@@ -4,10 +4,12 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {
@@ -16,19 +18,23 @@ namespace {
 class FetchPlanner {
  public:
   FetchPlanner(const Problem& problem, const Plan& plan, const std::vector<StageShard>& held)
-      : problem_(problem), loads_(problem, plan), sources_(held), busy_s_(at(problem.topology->size())) {}
+      : problem_(problem),
+        execution_(plan.execution),
+        loads_(problem, plan),
+        sources_(held),
+        busy_s_(at(problem.topology->size())) {}
 
   /// Adds fetches of all layers of a shard that its device does not hold, part by part.
   void add(const StageShard& shard) {
-    const int degree = degree_of(shard);
+    const int degree = shards_of(shard);
     Fetch fetch{shard.device, shard.pipeline, shard.stage};
     fetch.parts = degree;
     for (const StageShard& source : sources_)
       if (source.layers.first < shard.layers.second && source.layers.second > shard.layers.first)
-        fetch.parts = std::max(fetch.parts, degree_of(source));
+        fetch.parts = std::max(fetch.parts, shards_of(source));
     const Stage stage{shard.layers, shard.devices};
     for (fetch.part = 0; fetch.part < fetch.parts; ++fetch.part)
-      if (rank_of_part(fetch.part, fetch.parts, degree) == shard.rank) add_part(stage, fetch);
+      if (rank_of_part(fetch.part, fetch.parts, degree) == shard.rank % degree) add_part(stage, fetch);
   }
   std::vector<Fetch> take() { return std::move(fetches_); }
 
@@ -49,13 +55,19 @@ class FetchPlanner {
 
   double bytes_of(const Stage& stage, std::pair<int, int> layers, int parts) const {
     const double of_device = loads_.of({layers, stage.devices}).weight_bytes;
-    return of_device * (static_cast<double>(stage.devices.size()) / parts);
+    return of_device * (static_cast<double>(shards_of(stage.devices.size())) / parts);
   }
 
-  static int degree_of(const StageShard& shard) { return static_cast<int>(shard.devices.size()); }
+  /// Number of devices of a stage with different parameters; then come others with the same.
+  int shards_of(std::size_t devices) const {
+    const StageMesh mesh = stage_mesh(execution_, devices);
+    return std::lcm(mesh.shards(false), mesh.shards(true));
+  }
+  int shards_of(const StageShard& shard) const { return shards_of(shard.devices.size()); }
 
-  static bool holds_part(const StageShard& source, const Fetch& fetch) {
-    return rank_of_part(fetch.part, fetch.parts, degree_of(source)) == source.rank;
+  bool holds_part(const StageShard& source, const Fetch& fetch) const {
+    const int shards = shards_of(source);
+    return rank_of_part(fetch.part, fetch.parts, shards) == source.rank % shards;
   }
 
   /// The end of the range of layers from `layer` on that the device already holds; `layer` if it does not
@@ -103,6 +115,7 @@ class FetchPlanner {
   }
 
   const Problem& problem_;
+  const ExecutionConfig execution_;
   const LoadModel loads_;
   std::vector<StageShard> sources_;
   std::vector<double> busy_s_;  // [device]: time to send the fetches assigned to it so far

@@ -45,7 +45,9 @@ void check(const Plan& plan, const Scenario& scenario, bool has_planner, int syn
   reject_if(policy.keeps_copies && traits(plan.execution.schedule).has_chunks,
             fmt::format("policy {} requires a schedule with one stage per device; `{}` assigns several",
                         policy.name, name_of(plan.execution.schedule)));
-  reject_if(is_sharded && plan.pipelines.size() > 1 && leaves,
+  const bool has_replicas =
+      plan.pipelines.size() > 1 || plan.execution.token_parts() > 1 || plan.execution.expert > 1;
+  reject_if(is_sharded && has_replicas && leaves,
             fmt::format("device failures are not supported with {}: no other device has the shards of a "
                         "device that leaves; use optimizer_sharding none",
                         sharding));

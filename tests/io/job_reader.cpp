@@ -461,7 +461,9 @@ TEST_CASE("degrees inside a stage fit each other and the model") {
   CHECK(error_of("expert: 4", experts) ==
         "job.yaml:5:23: `expert`: expert-parallel degree 4 does not divide the 6 experts of the model");
   CHECK(error_of("expert: 2", experts) ==
-        "job.yaml:5:23: `expert`: micro_batch 1 is not a multiple of stage_data 2");
+        "job.yaml:5:23: `expert`: micro_batch 1 is not a multiple of stage_data 2, which expert 2 requires "
+        "with "
+        "tensor 1 and context 1");
   CHECK(
       error_of("stage_data: 3, expert: 2, tensor: 1", experts) ==
       "job.yaml:5:38: `expert`: expert-parallel degree 2 does not divide the devices of a stage, tensor 1 × "

@@ -34,7 +34,8 @@ Problem random_problem(std::uint64_t number) {
   auto& links = std::get<RuleLinks>(topology.links).links;
   links[2].bandwidth = BitsPerSecond(8e6 * (1 << rng.below(6)));
   links[2].shared_by_sender = rng.below(2) == 0;
-  for (std::size_t i : {0, 1}) links[i].bandwidth = BitsPerSecond(8e6 * (1 << rng.below(3)));
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+    links[i].bandwidth = BitsPerSecond(8e6 * (1 << rng.below(3)));
   topology.gpus[0].memory = Bytes(4e6 * (1 << rng.below(4)));
   return problem;
 }

@@ -197,6 +197,7 @@ RULES = [
     ("predictions with rotary positions (assumed)", lambda a, d: not a.mtp_num_layers or a.position_embedding_type == "rope"),
     ("experts are divided as all layers, or not by T", lambda a, d: a.expert_tensor_parallel_size == (None if a.expert_model_parallel_size == 1 else 1)),
     ("T D is a multiple of the expert degree (RankGenerator)", lambda a, d: d.T * d.C * d.D % a.expert_model_parallel_size == 0),
+    ("other orders of ranks with as many replicas of experts (parallel_state)", lambda a, d: not a.use_tp_pp_dp_mapping or d.P == 1 or a.expert_model_parallel_size in (1, d.T * d.C)),
     ("experts are a multiple of the expert degree (MoELayer)", lambda a, d: d.experts % a.expert_model_parallel_size == 0),
     ("experts with T > 1 have sequence parallelism (MoELayer)", lambda a, d: not d.experts or d.T == 1 or d.sequence_parallel),
     ("widths of experts are multiples of T", lambda a, d: not d.experts or (a.moe_ffn_hidden_size or d.ffn) % (a.expert_tensor_parallel_size or d.T) == (a.moe_shared_expert_intermediate_size or 0) % d.T == 0),
@@ -322,6 +323,13 @@ def check_models(checks, flags, planner):
         checks.holds(keys, f"refused: {error}", status == 3 and f"the model has {text}" in error)
 
 
+def may_be_pipeline_major(plan):
+    """parallel_state.py: with several stages, only if experts have as many data-parallel ranks as other layers."""
+    how, stages = plan["execution"], plan["pipelines"][0]["stages"]
+    own = len(stages[0]["devices"]) // how.get("stage_data", 1)  # tensor × context
+    return how.get("expert", 1) in (1, own) or len(stages) == 1
+
+
 def check_experts(checks, flags, planner):
     """Experts divided among devices, with other degrees, precisions and orders."""
     exported, contexts, degrees = 0, 0, set()
@@ -340,8 +348,14 @@ def check_experts(checks, flags, planner):
             path.unlink(missing_ok=True)
             planner.refusals.append(error.strip())
             continue
-        export = planner.export(path, f"{it['cluster']}.yaml", "--order", it["order"])
-        accept(checks, flags, export, it["order"])
+        order = it["order"]
+        if order != "stage-major" and not may_be_pipeline_major(json.loads(path.read_text())):
+            refused = planner.run(planner.export_program, path.name, "--to", "megatron", "--topology",
+                                  f"{it['cluster']}.yaml", "--order", order, "-o", "refused")  # fmt: skip
+            checks.holds("experts", f"refused: {refused.stderr}", "use --order stage-major" in refused.stderr)
+            order = "stage-major"
+        export = planner.export(path, f"{it['cluster']}.yaml", "--order", order)
+        accept(checks, flags, export, order)
         exported += export.setting("expert", 1) > 1
         contexts += export.setting("context", 1) > 1
         degrees.add((export.degrees[0], export.setting("expert", 1)))

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/stage_mesh.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/io/importers/megatron_flags.hpp"
@@ -61,11 +62,13 @@ std::vector<std::string> cross_host_tensor_notes(const Plan& plan, const Topolog
     for (std::size_t s = 0; s < plan.pipelines[p].stages.size(); ++s) {
       const auto& devices = plan.pipelines[p].stages[s].devices;
       const auto host = [&](int device) { return topology.devices[at(device)].host; };
-      const auto other = std::find_if(devices.begin(), devices.end(),
-                                      [&](int device) { return host(device) != host(devices.front()); });
-      if (other == devices.end() || cross_host_stages++ > 0) continue;
-      first = fmt::format("stage {} of pipeline {} on {} and {}", s, p,
-                          topology.devices[at(devices.front())].id, topology.devices[at(*other)].id);
+      const std::size_t tensor = at(stage_mesh(plan.execution, devices.size()).tensor);
+      std::size_t i = 0;  // the first device on another host than its group begins on
+      while (i < devices.size() && host(devices[i]) == host(devices[i - i % tensor])) ++i;
+      if (i == devices.size() || cross_host_stages++ > 0) continue;
+      first =
+          fmt::format("stage {} of pipeline {} on {} and {}", s, p,
+                      topology.devices[at(devices[i - i % tensor])].id, topology.devices[at(devices[i])].id);
     }
   if (cross_host_stages == 0) return {};
   return {fmt::format("tensor-parallel devices on different hosts: {}{}", first,

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/index.hpp"
+#include "core/plan/settings.hpp"
 #include "core/plan/stage_mesh.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "core/io/importers/megatron_flags.hpp"
@@ -34,7 +35,7 @@ class MegatronReader {
  public:
   MegatronReader(const NamedFile& file, const Job& job, InputErrors& errors)
       : file_(file), job_(job), errors_(errors), flags_(file.text, file.path, errors) {
-    if (!job_.execution.stage_data) fit_stage_data(job_);
+    take_open_degrees();
   }
 
   const MegatronFlags& flags() const { return flags_; }
@@ -73,8 +74,8 @@ class MegatronReader {
     check_micro_batch();
     check("--global-batch-size", job_.training.global_batch, "global_batch");
     check(tensor_flag, job_.parallelism.tensor, "tensor");
-    check(context_flag, job_.execution.context, "context");
-    check(expert_flag, job_.execution.expert, "expert");
+    check_degree(context_flag, Setting::context, "context");
+    check_degree(expert_flag, Setting::expert, "expert");
     const auto* transformer = std::get_if<Transformer>(&job_.model);
     for (const char* flag : {"--hidden-size", "--num-attention-heads"})
       if (transformer == nullptr && flags_.has(flag))
@@ -83,6 +84,25 @@ class MegatronReader {
     if (transformer == nullptr) return;
     check("--hidden-size", transformer->hidden, "hidden");
     check("--num-attention-heads", transformer->heads, "heads");
+  }
+
+  /// A degree is 1 without its flag.
+  void check_degree(std::string_view flag, Setting setting, std::string_view what) {
+    const int number = flags_.number(flag).value_or(1), expected = std::get<int>(traits(setting).get(job_));
+    if (number != expected)
+      errors_.add(where(flag),
+                  fmt::format("{} {}{}, but job {} says {} {}", flag, number,
+                              flags_.has(flag) ? "" : " (by default)", job_.name, what, expected));
+  }
+
+  /// The flags decide degrees that the job leaves open, if these are possible.
+  void take_open_degrees() {
+    for (const auto& [flag, setting] :
+         {std::pair(context_flag, Setting::context), std::pair(expert_flag, Setting::expert)})
+      if (const int number = flags_.number(flag).value_or(1);
+          job_.automatic[setting] && number > 0 && number <= traits(setting).max)
+        traits(setting).set(job_, number);
+    if (!job_.execution.stage_data) fit_stage_data(job_);
   }
 
   /// The flag decides the micro-batch if the job leaves it open.
@@ -112,10 +132,13 @@ class MegatronReader {
     // With expert parallelism, plans do not divide an expert; otherwise they divide it as all layers.
     const int tensor = flags_.number(tensor_flag).value_or(1),
               expected = flags_.number(expert_flag).value_or(1) > 1 ? 1 : tensor;
-    if (const int found = flags_.number(expert_tensor_flag).value_or(tensor); found != expected)
+    const int expert = flags_.number(expert_flag).value_or(1);
+    if (const int found = flags_.number(expert_tensor_flag).value_or(tensor);
+        found != expected && expert == job_.execution.expert)
       errors_.add(
           where(expert_tensor_flag),
-          fmt::format("{} {}: plans divide experts {}; expected {}", expert_tensor_flag, found,
+          fmt::format("{} {}{}: plans divide experts {}; expected {}", expert_tensor_flag, found,
+                      flags_.has(expert_tensor_flag) ? "" : " (by default)",
                       expected == tensor ? "as all layers" : "by expert parallelism alone", expected));
     if (flags_.number(expert_flag).value_or(1) == job_.execution.expert && job_.automatic.is_empty())
       if (const std::string what = mesh_obstacle(job_); !what.empty()) errors_.add(file_.path, what);

@@ -1,3 +1,4 @@
+#include "core/io/readers/plan_mesh.hpp"
 #include "core/io/readers/csv_plan.hpp"
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/shards.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/io/text/csv_table.hpp"
@@ -202,11 +202,10 @@ class CsvPlanReader {
     }
     if (!errors_.empty() || plan.pipelines.empty()) return plan;
     try {
-      check_stage_sizes(plan);
+      set_degrees(job_, plan);
     } catch (const Error& error) {
       throw Error(file_, error.what());
     }
-    plan.tensor = tensor_degrees(plan).back();
     return plan;
   }
 

@@ -1,3 +1,4 @@
+#include "core/io/readers/plan_mesh.hpp"
 #include "core/io/readers/plan_reader.hpp"
 
 #include <algorithm>
@@ -9,8 +10,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/plan/stage_mesh.hpp"
-#include "core/plan/shards.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/plan_conflicts.hpp"
@@ -66,15 +65,10 @@ class PlanReader {
     for (std::size_t i = 0; i < count; ++i) plan.pipelines.push_back(pipeline(list.at(i)));
     read_micro_batches(list, plan);
     try {
-      check_stage_sizes(plan);
+      set_degrees(job_, plan);
     } catch (const Error& error) {
       list.fail(error.what());
     }
-    plan.tensor = tensor_degrees(plan).back();
-    Job decided = job_;
-    decided.parallelism.tensor = plan.tensor;
-    decided.execution = plan.execution;
-    if (const std::string what = mesh_obstacle(decided); !what.empty()) list.fail(what);
     check_parallelism(file, plan);
     check_groups(file, plan);
     check_ranks(file, plan);

@@ -20,7 +20,10 @@ ReplicaGroup replica_group(const IterationModel& model, const Plan& plan, Commun
   group.parts.reserve(it.devices.size());
   for (std::size_t i = 0; i < it.devices.size(); ++i) {
     const std::size_t devices = stage_devices(plan, it, i).size();
-    group.parts.push_back(it.parts / model.stages_of(devices).mesh().shards(it.experts));
+    const int shards = it.payload == Payload::tied_gradients  // every device sends its own copy
+                           ? static_cast<int>(devices)
+                           : model.stages_of(devices).mesh().shards(it.experts);
+    group.parts.push_back(it.parts / shards);
   }
   group.devices = std::move(it.devices);
   return group;

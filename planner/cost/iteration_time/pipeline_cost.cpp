@@ -302,15 +302,28 @@ ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>&
 
 namespace {
 
+/// Those of a single group do not share a capacity with messages of others.
 std::vector<ExchangeLimit> all_reduce_limits(const IterationModel& model, const std::vector<int>& devices) {
   std::vector<ExchangeLimit> limits;
-  for (const Group& group : reducing_groups(model, devices)) {
+  const std::vector<Group> groups = reducing_groups(model, devices);
+  std::map<int, ExchangeLimit> shared;  // by capacity
+  for (const Group& group : groups) {
     const HostChannels channels(model.problem.topology, group);
     for (std::size_t i = 0; i < group.size(); ++i) {
-      const MessageCost cost = model.network.message_in_parts(channels.next_in_ring(i));
+      const auto pairs = channels.next_in_ring(i);
+      const MessageCost cost = model.network.message_in_parts(pairs);
       limits.push_back({cost.overhead_s + cost.latency_s, cost.seconds_per_byte});
+      if (groups.size() == 1) continue;
+      for (const auto& [from, to] : pairs)
+        for (const int id : model.network.shared(from, to)) {
+          ExchangeLimit& limit = shared[id];
+          limit.message_s = std::max(limit.message_s, limits.back().message_s);
+          limit.seconds_per_byte +=
+              model.network.shared_seconds_per_byte(id) / static_cast<double>(pairs.size());
+        }
     }
   }
+  for (const auto& [id, limit] : shared) limits.push_back(limit);
   return limits;
 }
 

@@ -315,8 +315,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     job.execution.chunks = base.problem.job.execution.chunks;
   }
   if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
-  if (undecided[Setting::expert] && !problem_.job.execution.stage_data)
-    job.execution.stage_data = plan.execution.stage_data;
+  if (!problem_.job.execution.stage_data) job.execution.stage_data = plan.execution.stage_data;
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
     return divides(job, it) && is_choice(job, Setting::tensor, it) && degrees.back() % it == 0;

@@ -55,15 +55,11 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
   return tensor_groups;
 }
 
-std::vector<std::vector<int>> stage_groups(const Topology& topology, const std::vector<int>& order,
-                                           int devices, int tensor) {
-  std::map<int, int> on_host;
-  int largest = 0;
-  for (const int device : order) largest = std::max(largest, ++on_host[topology.devices[at(device)].host]);
-  int part = devices;
-  while (part > tensor && (part > largest || devices % part != 0 || part % tensor != 0)) --part;
-  const std::vector<std::vector<int>> parts = stage_tensor_groups(topology, order, part);
-  if (part == devices) return parts;
+namespace {
+
+/// Joins parts of one site, in their order, to groups of `devices`.
+std::vector<std::vector<int>> groups_of_parts(const Topology& topology,
+                                              const std::vector<std::vector<int>>& parts, int devices) {
   std::vector<std::vector<int>> groups;
   std::map<int, std::size_t> incomplete;  // by site: index of the group
   for (const std::vector<int>& it : parts) {
@@ -77,6 +73,20 @@ std::vector<std::vector<int>> stage_groups(const Topology& topology, const std::
     if (static_cast<int>(group.size()) == devices) incomplete.erase(site);
   }
   std::erase_if(groups, [&](const auto& it) { return static_cast<int>(it.size()) < devices; });
+  return groups;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> stage_groups(const Topology& topology, const std::vector<int>& order,
+                                           int devices, int tensor) {
+  std::map<int, int> on_host;
+  int largest = 0;
+  for (const int device : order) largest = std::max(largest, ++on_host[topology.devices[at(device)].host]);
+  std::vector<std::vector<int>> groups;
+  for (int part = std::min(devices, largest); part >= tensor && groups.empty(); --part)
+    if (devices % part == 0 && part % tensor == 0)
+      groups = groups_of_parts(topology, stage_tensor_groups(topology, order, part), devices);
   return groups;
 }
 

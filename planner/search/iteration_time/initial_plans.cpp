@@ -284,6 +284,7 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
     return std::nullopt;
   Plan plan = from.plan;
   plan.execution = now.execution;
+  plan.tensor = tensor_degrees(plan).back();
   if (now.execution.micro_batch != then.execution.micro_batch || in_rounds)
     assign_micro_batches_evenly(*job, plan);
   if (in_rounds)  // every stage needs a layer for each of its chunks
