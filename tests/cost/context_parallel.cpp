@@ -8,6 +8,7 @@
 #include "simulator/model/stage_load.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
+#include "tests/support/stage_groups.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -27,28 +28,6 @@ Job context_job(int layers, int context, int stage_data, int micro_batch) {
   if (stage_data > 1) job.execution.stage_data = stage_data;
   job.execution.gradient_sync = GradientSync::ring;
   return job;
-}
-
-Topology hosts_with(int hosts, int gpus, Link inside, Link between) {
-  Topology topology = flat_topology({hosts * gpus}, between, between);
-  for (int i = 0; i < topology.size(); ++i) topology.devices[at(i)].host = i / gpus;
-  auto& rules = std::get<RuleLinks>(topology.links);
-  rules.links.push_back(inside);
-  rules.same_host(0, 0) = 2;
-  return topology;
-}
-
-/// Assigns the devices in order to stages of `devices`.
-Plan staged_plan(const Job& job, int stages, int replicas, int devices, int micro_batches) {
-  Plan plan = plan_of(job, stages, replicas, micro_batches);
-  plan.tensor = devices / job.execution.token_parts();
-  int next = 0;
-  for (Pipeline& pipeline : plan.pipelines)
-    for (Stage& stage : pipeline.stages) {
-      stage.devices.clear();
-      for (int rank = 0; rank < devices; ++rank) stage.devices.push_back(next++);
-    }
-  return plan;
 }
 
 }  // namespace

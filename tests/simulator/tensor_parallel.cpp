@@ -7,6 +7,7 @@
 #include "simulator/report/run_statistics.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
+#include "tests/support/stage_groups.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -14,30 +15,6 @@ using namespace dtfm::sim;
 namespace {
 
 const Link instant = link_of(0, 1e18);
-
-/// Returns `hosts` hosts of one site with `gpus` GPUs each.
-Topology hosts_with(int hosts, int gpus, Link inside, Link between) {
-  Topology topology = flat_topology({hosts * gpus}, between, between);
-  for (int i = 0; i < topology.size(); ++i) topology.devices[at(i)].host = i / gpus;
-  auto& rules = std::get<RuleLinks>(topology.links);
-  rules.links.push_back(inside);
-  rules.same_host(0, 0) = 2;
-  return topology;
-}
-
-/// Returns a plan that assigns the devices in order: the first stages · tensor devices to pipeline 0, the
-/// first `tensor` of these to its stage 0.
-Plan tensor_plan(const Job& job, int stages, int replicas, int tensor, int micro_batches) {
-  Plan plan = plan_of(job, stages, replicas, micro_batches);
-  plan.tensor = tensor;
-  int next = 0;
-  for (Pipeline& pipeline : plan.pipelines)
-    for (Stage& stage : pipeline.stages) {
-      stage.devices.clear();
-      for (int rank = 0; rank < tensor; ++rank) stage.devices.push_back(next++);
-    }
-  return plan;
-}
 
 double bytes_of(const LabelledGraph& lowered, Activity activity) {
   double sum = 0;
@@ -73,7 +50,7 @@ TEST_CASE("all-reduces of a stage pass around its ring message by message") {
       problem.constants.local_message_overhead_s = 0.001;
       const double overhead = hosts > 1 ? 0.002 : 0.001;
       const double messages = 2 * 3 * it.all_reduces * 2 * (t - 1);
-      const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, t, 2));
+      const LabelledGraph lowered = iteration_graph(problem, staged_plan(job, 1, 1, t, 2));
       CHECK(replay_makespan(lowered) ==
             Approx(2 * 3 * 5 * it.seconds / t + messages * (0.003 + overhead + 5e6 / (t * 4e7))));
       CHECK(bytes_of(lowered, Activity::all_reduce) == Approx(messages * 5e6));
@@ -88,7 +65,7 @@ TEST_CASE("an all-reduce of a transformer has micro-batch · sequence · hidden 
     job.training.precision = precision;
     const Problem problem{hosts_with(1, 2, instant, instant), job, {}};
     // 4 layers, 4 all-reduces, in which each of two devices sends everything it has.
-    CHECK(bytes_of(iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1)), Activity::all_reduce) ==
+    CHECK(bytes_of(iteration_graph(problem, staged_plan(job, 1, 1, 2, 1)), Activity::all_reduce) ==
           4 * 4 * 2 * 3.0 * 16 * 8 * bytes);
   }
 }
@@ -98,7 +75,7 @@ TEST_CASE("an all-reduce of a transformer has micro-batch · sequence · hidden 
 TEST_CASE("a ring is as fast as the slowest of its messages, which all GPUs of a host send") {
   const Job job = chain_job(1, 0, 4e6);
   Problem problem{hosts_with(2, 2, link_of(0, 1e9), link_of(0.1, 1e6)), job, {}};
-  const Plan plan = tensor_plan(job, 1, 1, 4, 1);
+  const Plan plan = staged_plan(job, 1, 1, 4, 1);
   CHECK(makespan(problem, plan) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 0.5)));
   for (Device& device : problem.topology.edit().devices) device.host_uplink = BitsPerSecond(8 * 1.25e6);
   CHECK(makespan(problem, plan) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 0.8)));
@@ -114,15 +91,15 @@ TEST_CASE("a stage sends its output after its all-reduces") {
   const Job job = chain_job(4, 0, 2e6);
   const Problem problem{hosts_with(2, 2, link_of(0.01, 1e6), link_of(0.2, 1e6 / 3)), job, {}};
   const double x = 4 * 1.01, forward = 2 * (0.5 + x), backward = 2 * (1 + x);
-  CHECK(makespan(problem, tensor_plan(job, 2, 1, 2, 1)) == Approx(2 * (forward + backward + 3.2)));
+  CHECK(makespan(problem, staged_plan(job, 2, 1, 2, 1)) == Approx(2 * (forward + backward + 3.2)));
   // m micro-batches: (m + p − 1) forward and backward passes, as messages of 3.2 s hide behind passes of 9.08
   // s, except for the first and the last message.
-  CHECK(makespan(problem, tensor_plan(job, 2, 1, 2, 8)) == Approx(9 * (forward + backward) + 2 * 3.2));
+  CHECK(makespan(problem, staged_plan(job, 2, 1, 2, 8)) == Approx(9 * (forward + backward) + 2 * 3.2));
   // Without sequence parallelism each rank sends all of it, 0.2 + 6 s, unless its part is enough.
   Job whole = job;
   whole.parallelism.sequence_parallel = false;
   const Problem sent_whole{problem.topology, whole, {}};
-  const Plan plan = tensor_plan(job, 2, 1, 2, 1);
+  const Plan plan = staged_plan(job, 2, 1, 2, 1);
   CHECK(makespan(sent_whole, plan) == Approx(2 * (forward + backward + 6.2)));
   CHECK(bytes_of(iteration_graph(sent_whole, plan), Activity::send_activations) == Approx(2 * 2e6));
   whole.parallelism.scatter_gather = true;
@@ -134,7 +111,7 @@ TEST_CASE("a stage sends its output after its all-reduces") {
 TEST_CASE("with overlap the gradients of a layer are synchronized after its all-reduces") {
   Job job = chain_job(4, 1e6, 2e5);
   const Topology topology = hosts_with(2, 2, link_of(0, 1e6), link_of(0, 1e6));
-  Plan plan = tensor_plan(job, 1, 2, 2, 1);
+  Plan plan = staged_plan(job, 1, 2, 2, 1);
   const double x = 0.4, computed = 4 * (0.5 + x) + 4 * (1 + x);
   CHECK(makespan({topology, job, {}}, plan) == Approx(computed + 4));
   const double bytes = bytes_of(iteration_graph({topology, job, {}}, plan), Activity::all_reduce);
@@ -152,8 +129,8 @@ TEST_CASE("with instant links t devices take 1 / t of the time") {
       job.execution.schedule = schedule;
       if (schedule == Schedule::interleaved) job.execution.chunks = 2;
       const Problem problem{hosts_with(4, t, instant, instant), job, {}};
-      CHECK(makespan(problem, tensor_plan(job, 2, 2, t, 4)) ==
-            Approx(makespan(problem, tensor_plan(job, 2, 2, 1, 4)) / t).epsilon(1e-6));
+      CHECK(makespan(problem, staged_plan(job, 2, 2, t, 4)) ==
+            Approx(makespan(problem, staged_plan(job, 2, 2, 1, 4)) / t).epsilon(1e-6));
     }
 }
 
@@ -169,10 +146,10 @@ TEST_CASE("t devices are never more than t times as fast as one") {
         if (schedule == Schedule::interleaved) job.execution.chunks = 2;
         const Link inside = link_of(0.01 * rng.uniform(), 1e8), between = link_of(0.5 * rng.uniform(), 1e7);
         const Problem problem{hosts_with(4, t, inside, between), job, {1, 0.001, 1, 0}};
-        Plan one = tensor_plan(job, 2, 2, t, 4);
+        Plan one = staged_plan(job, 2, 2, t, 4);
         for (Pipeline& pipeline : one.pipelines)
           for (Stage& stage : pipeline.stages) stage.devices.resize(1);
-        CHECK(makespan(problem, tensor_plan(job, 2, 2, t, 4)) > makespan(problem, one) / t);
+        CHECK(makespan(problem, staged_plan(job, 2, 2, t, 4)) > makespan(problem, one) / t);
       }
 }
 
@@ -182,8 +159,7 @@ TEST_CASE("tasks of tensor-parallel stages have unique names and come after thei
     job.execution.overlap = overlap;
     job.execution.compression = {0.5, 0.5, BitsPerSecond(1e9)};
     const Problem problem{hosts_with(4, 3, instant, instant), job, {}};
-    const auto [graph, labels, links, starts, ends] =
-        iteration_graph(problem, tensor_plan(job, 2, 2, 3, 4));
+    const auto [graph, labels, links, starts, ends] = iteration_graph(problem, staged_plan(job, 2, 2, 3, 4));
     std::set<std::string> names;
     for (std::size_t i = 0; i < labels.size(); ++i) {
       CAPTURE(overlap, format_label(labels[i]));
@@ -200,7 +176,7 @@ TEST_CASE("tasks of tensor-parallel stages have unique names and come after thei
 TEST_CASE("all-reduces count as waiting for the network and hold activation memory") {
   const Job job = chain_job(1, 0, 2e6);
   const Problem problem{hosts_with(1, 2, link_of(0, 1e6), instant), job, {}};
-  const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1));
+  const LabelledGraph lowered = iteration_graph(problem, staged_plan(job, 1, 1, 2, 1));
   const Replay result = replay(lowered.graph);
   const RunInterval run_interval{RunInterval::Kind::iteration, 0, 0, result.makespan, lowered, result};
   const StageMemoryOf memory_of = [](int, int) { return StageMemory{1000, 100, 7}; };

@@ -123,7 +123,7 @@ class MegatronReader {
   }
 
   /// Data-parallel groups inside a stage of the plan. Megatron-LM does not say which of its data-parallel
-  /// ranks these are; all are computed alike.
+  /// ranks these are; nothing depends on it.
   int stage_data() const { return job_.execution.stage_data.value_or(1); }
   int token_parts() const { return job_.execution.token_parts(); }
 
