@@ -288,8 +288,11 @@ ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>&
                             std::pair<int, int> layers) {
   const StageCosts& costs = model.stages_of(devices.size());
   ComputeTime slowest;
+  int known = no_index;  // kind of the device before
   for (const int device : devices) {
-    const ComputeTime time = costs.compute(costs.kind_of(device), layers);
+    if (costs.kind_of(device) == known) continue;
+    known = costs.kind_of(device);
+    const ComputeTime time = costs.compute(known, layers);
     slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
     slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
     slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
