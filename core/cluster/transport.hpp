@@ -24,6 +24,9 @@ struct Transport {
   /// A send that fits in the window completes as soon as it begins, because the kernel buffers it; a longer
   /// one completes when it has arrived. This matters where a device waits for its sends before it computes.
   bool buffers_sends = false;
+  /// Its reduce-scatter all-reduces everything (ProcessGroupGloo; measured: as many bytes). Our runtime has
+  /// reduce-scatters of its own.
+  bool all_reduces_shards = false;
 
   friend bool operator==(const Transport&, const Transport&) = default;
 };
@@ -31,6 +34,6 @@ struct Transport {
 /// The libraries that a topology can name: TCP alone, Open MPI and Gloo.
 inline constexpr std::array transports = {
     Transport{"tcp", 0}, Transport{"mpi", 2},
-    Transport{.library = "gloo", .handshakes = 1, .buffers_sends = true}};
+    Transport{.library = "gloo", .handshakes = 1, .buffers_sends = true, .all_reduces_shards = true}};
 
 }  // namespace dtfm

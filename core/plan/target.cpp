@@ -60,10 +60,15 @@ constexpr std::array all_recomputations = {Recomputation::none, Recomputation::s
 constexpr std::array none_or_full = {Recomputation::none, Recomputation::full};
 constexpr std::array only_full = {Recomputation::full};
 
-// Megatron-LM: --use-distributed-optimizer. DeepSpeed's pipelines: zero_optimization.stage below 2 (0.19,
+// Megatron-LM: --use-distributed-optimizer. torch.distributed.pipelining with FSDP2
+// (PipelineStage.backward_maybe_with_nosync): parameters that stay gathered from the first micro-batch to the
+// last one, and one reduce-scatter after it. DeepSpeed's pipelines: zero_optimization.stage below 2 (0.19,
 // runtime/pipe/engine.py); in bf16, stage 0 runs BF16_Optimizer, which partitions, too (runtime/engine.py,
 // _do_optimizer_sanity_check; runtime/bf16_optimizer.py).
 constexpr std::array no_sharding = {OptimizerSharding::none};
+// torchtitan without pipelines gathers parameters before each pass (fsdp_reshard_after_forward "always").
+constexpr std::array torchtitan_shardings = {OptimizerSharding::none, OptimizerSharding::zero1,
+                                             OptimizerSharding::zero3};
 constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding::zero1};
 
 // core/models/gpt/gpt_layer_specs.py of megatron-core 0.16.1. Its gated delta nets and gates of attention are
@@ -109,6 +114,15 @@ std::string_view megatron_obstacle(const Transformer& model) {
   for (const ModelObstacle& it : megatron_obstacles)
     if (it.is_in(model)) return it.name;
   return "";
+}
+
+// python/dtfm_runtime/model.py.
+constexpr std::array runtime_features = {ModelFeature::experts};
+
+std::string_view runtime_obstacle(const Transformer& model) {
+  const Experts& experts = model.experts;
+  if (experts.biases || experts.router_bias) return "experts or a router with biases";
+  return experts.shared_gate ? "gated shared experts" : "";
 }
 
 /// 20 bytes per parameter in fp16, 18 in bf16 with fp32 gradients (docs/user-guide/features/
@@ -201,7 +215,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .gradient_syncs = only_ring,
      .recomputations = none_or_full,
      .orders = only_stage_major,
-     .optimizer_shardings = no_sharding,
+     .optimizer_shardings = torchtitan_shardings,
      .precisions = torchtitan_precisions,
      .optimizer = torchtitan_adam,
      .messaging = Messaging::torch,
@@ -231,13 +245,16 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .gradient_syncs = only_ring,
      .recomputations = none_or_full,
      .orders = only_stage_major,
-     .optimizer_shardings = no_sharding,
+     .optimizer_shardings = none_or_zero1,
      .precisions = pipelining_precisions,
      .optimizer = pipelining_optimizer,
      .messaging = Messaging::torch,
+     .features = runtime_features,
+     .model_obstacle = runtime_obstacle,
      .encoders = false,
      .filled_1f1b = true,
      .tensor_parallelism = false,
+     .context_parallelism = true,
      .flushes = FlushSupport::equal_rounds,
      .tied_embedding_sync = true,
      .iteration_barrier = false},

@@ -125,7 +125,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   std::vector<int> layers;
   for (int stage = 0; stage < stages; ++stage)
     layers.push_back(parse_number(split_words(lines[at(stage)]).back()));
-  std::vector<RankRow> rows = map_ranks(files, {RankOrder::pipeline_major, 1, replicas, stages, layers});
+  std::vector<RankRow> rows = map_ranks(
+      files, {.order = RankOrder::pipeline_major, .data = replicas, .pipeline = stages, .layers = layers});
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     const auto words = split_words(lines[rank]);
     DTFM_ASSERT(words.size() == 4 && parse_number(words[0]) == static_cast<int>(rank));

@@ -16,8 +16,9 @@
 namespace dtfm::exporter {
 namespace {
 
-constexpr std::string_view modules[] = {"dtfm_runtime/__init__.py", "dtfm_runtime/data.py",
-                                        "dtfm_runtime/errors.py", "dtfm_runtime/model.py"};
+constexpr std::string_view modules[] = {"dtfm_runtime/__init__.py", "dtfm_runtime/context.py",
+                                        "dtfm_runtime/data.py", "dtfm_runtime/errors.py",
+                                        "dtfm_runtime/model.py"};
 
 }  // namespace
 
@@ -28,6 +29,7 @@ nlohmann::ordered_json pipeline_json(const ExportBundle& bundle) {
           {"model", io::job_json(bundle.job).at("model")},
           {"layers", layers},
           {"replicas", replica_count(bundle)},
+          {"context", bundle.job.execution.context},
           {"precision", name_of(bundle.job.training.precision)},
           {"recompute", name_of(bundle.job.execution.recomputation)},
           {"planned_optimizer", name_of(bundle.job.training.optimizer)}};
@@ -60,12 +62,14 @@ ReadBack read_pipeline_files(const ExportFiles& files, int chunks) {
   const auto json = nlohmann::json::parse(file_text(files, pipeline_file));
   const auto layers = json.at("layers").get<std::vector<int>>();
   const auto text = [&](const char* key) { return json.at(key).get<std::string>(); };
-  const int replicas = json.at("replicas").get<int>(), stages = static_cast<int>(layers.size()) / chunks;
+  const int replicas = json.at("replicas").get<int>(), context = json.at("context").get<int>(),
+            stages = static_cast<int>(layers.size()) / chunks;
   DTFM_ASSERT(static_cast<int>(layers.size()) == stages * chunks);
-  ReadBack read{.rows = map_ranks(files, {RankOrder::stage_major, 1, replicas, stages, layers}),
-                .settings = {{Setting::precision, text("precision")},
-                             {Setting::recompute, text("recompute")},
-                             {Setting::optimizer, text("planned_optimizer")}}};
+  ReadBack read{
+      .rows = map_ranks(files, {.context = context, .data = replicas, .pipeline = stages, .layers = layers}),
+      .settings = {{Setting::precision, text("precision")},
+                   {Setting::recompute, text("recompute")},
+                   {Setting::optimizer, text("planned_optimizer")}}};
   read_torchrun_script(file_text(files, start_file), read.rows);
   return read;
 }

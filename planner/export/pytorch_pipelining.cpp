@@ -30,15 +30,16 @@ constexpr ExportedSettings exported = {{
     {Setting::pipeline, SettingForm::layout, "`layers`"},
     {Setting::data, SettingForm::layout, "`replicas`"},
     {Setting::tensor, SettingForm::built_in, "1"},
-    {Setting::context, SettingForm::built_in, "1"},
+    {Setting::context, SettingForm::file, "`context`: a ring in train.py"},
     {Setting::stage_data, SettingForm::built_in, "1"},
     {Setting::expert, SettingForm::built_in, "1: experts are divided like other layers"},
     {Setting::schedule, SettingForm::file, "`schedule`, schedule.csv"},
     {Setting::chunks, SettingForm::layout, "`chunks`"},
     {Setting::flush, SettingForm::file, "`flush`"},
     {Setting::gradient_sync, SettingForm::built_in, "rings of NCCL (`NCCL_ALGO` in start.sh)"},
-    {Setting::optimizer_sharding, SettingForm::built_in, "none"},
-    {Setting::overlap, SettingForm::built_in, "one all-reduce per rank after the last backward pass"},
+    {Setting::optimizer_sharding, SettingForm::file,
+     "`optimizer_sharding`; zero1: `fully_shard` of FSDP2, without resharding after the forward"},
+    {Setting::overlap, SettingForm::built_in, "one synchronization per rank after the last backward pass"},
     {Setting::tied_embedding_sync, SettingForm::built_in, "if the model ties embeddings"},
     {Setting::iteration_barrier, SettingForm::built_in, "none"},
     {Setting::messages, SettingForm::built_in, "torch"},
@@ -86,6 +87,7 @@ ExportFiles files(const ExportBundle& bundle) {
   json["micro_batches"] = micro_batches_per_pipeline(bundle);
   json["flush"] = execution.flush ? ordered_json(*execution.flush) : ordered_json();
   json["schedule"] = name_of(execution.schedule);
+  json["optimizer_sharding"] = name_of(execution.optimizer_sharding);
   ordered_json optimizer = {
       {"class", optimizer_class(training.optimizer)},
       {"gradients", traits(training.optimizer).accumulates_fp32 ? "fp32" : "as weights"}};
@@ -107,7 +109,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   const Schedule schedule = kind_named(schedule_table(), json.at("schedule").get<std::string>()).value();
   const int flush = json.at("flush").is_null() ? micro_batches : std::min(number("flush"), micro_batches);
   DTFM_ASSERT(flush > 0 && micro_batches % flush == 0);  // train.py runs equal rounds
-  const int devices = static_cast<int>(read.rows.size()) / replicas;
+  const int devices = static_cast<int>(json.at("layers").size()) / chunks;
   if (!has_own_class(schedule))
     DTFM_ASSERT(file_text(files, schedule_file) == schedule_csv(schedule, devices, chunks, flush));
   const auto& optimizer = json.at("optimizer");
@@ -117,6 +119,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
               traits(kind_named(optimizer_table(), planned).value()).accumulates_fp32);
   read.settings[Setting::global_batch] = fmt::format("{}", number("micro_batch") * micro_batches * replicas);
   read.settings[Setting::micro_batch] = fmt::format("{}", number("micro_batch"));
+  read.settings[Setting::context] = fmt::format("{}", number("context"));
+  read.settings[Setting::optimizer_sharding] = json.at("optimizer_sharding").get<std::string>();
   read.settings[Setting::schedule] = json.at("schedule").get<std::string>();
   read.settings[Setting::flush] = json.at("flush").is_null() ? "" : fmt::format("{}", number("flush"));
   return read;

@@ -31,7 +31,8 @@ constexpr ExportedSettings exported = {{
     {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
     {Setting::optimizer, SettingForm::file, "`optimizer`: AdamW with fp32 state"},
     {Setting::pipeline, SettingForm::file, "`parallelism.pipeline_parallel_degree`"},
-    {Setting::data, SettingForm::file, "`parallelism.data_parallel_replicate_degree`"},
+    {Setting::data, SettingForm::file,
+     "`parallelism.data_parallel_replicate_degree` × `parallelism.data_parallel_shard_degree`"},
     {Setting::tensor, SettingForm::file, "`parallelism.tensor_parallel_degree`"},
     {Setting::context, SettingForm::built_in, "1"},
     {Setting::stage_data, SettingForm::built_in, "1"},
@@ -41,7 +42,8 @@ constexpr ExportedSettings exported = {{
     {Setting::flush, SettingForm::built_in,
      "`training.local_batch_size` covers the iteration of a pipeline, so there is one flush"},
     {Setting::gradient_sync, SettingForm::note, "`NCCL_ALGO=Ring`"},
-    {Setting::optimizer_sharding, SettingForm::built_in, "`data_parallel_shard_degree` 1"},
+    {Setting::optimizer_sharding, SettingForm::file,
+     "`parallelism.data_parallel_shard_degree`, `parallelism.fsdp_reshard_after_forward` (FSDP2)"},
     {Setting::overlap, SettingForm::built_in,
      "with pipelines, gradients are reduced after the last backward pass of a stage"},
     {Setting::tied_embedding_sync, SettingForm::built_in, "ties embeddings only within a stage"},
@@ -64,6 +66,7 @@ struct Notation {
 };
 constexpr Notation schedules[] = {
     {"1f1b-blocking", "1F1B"}, {"gpipe", "GPipe"}, {"interleaved", "Interleaved1F1B"}};
+constexpr Notation shardings[] = {{"none", "default"}, {"zero1", "never"}, {"zero3", "always"}};
 constexpr Notation recomputations[] = {{"none", "None"}, {"full", "FullAC.Config()"}};
 constexpr std::string_view tf32_line = "torch.set_float32_matmul_precision(\"high\")  # TF32\n";
 constexpr std::string_view adam = "default_adamw(";
@@ -80,6 +83,11 @@ std::string to_value(std::span<const Notation> table, std::string_view text) {
       std::find_if(table.begin(), table.end(), [&](const Notation& it) { return it.text == text; });
   DTFM_ASSERT(row != table.end());
   return std::string(row->value);
+}
+
+/// As `to_value`, of a text in quotes.
+std::string unquoted_value(std::span<const Notation> table, std::string_view text) {
+  return to_value(table, text.substr(1, text.size() - 2));
 }
 
 /// The modules of each virtual stage, in model order. Every module must be listed: torchtitan silently drops
@@ -105,6 +113,7 @@ ExportFiles files(const ExportBundle& bundle) {
   const auto& model = std::get<Transformer>(bundle.job.model);
   const Precision precision = bundle.job.training.precision;
   const int micro_batch = bundle.job.execution.micro_batch, stages = stage_count(bundle);
+  const bool is_sharded = traits(bundle.job.execution.optimizer_sharding).optimizer;
   const auto number = [](int value) { return fmt::format("{}", value); };
   return {
       {file_name,
@@ -124,7 +133,9 @@ ExportFiles files(const ExportBundle& bundle) {
                       {"global_batch", number(bundle.job.training.global_batch)},
                       {"compute", precision == Precision::bf16 ? "bfloat16" : "float32"},
                       {"stages", number(stages)},
-                      {"replicas", number(replica_count(bundle))},
+                      {"replicas", number(is_sharded ? 1 : replica_count(bundle))},
+                      {"shards", number(is_sharded ? replica_count(bundle) : 1)},
+                      {"reshard", to_text(shardings, name_of(bundle.job.execution.optimizer_sharding))},
                       {"tensor", number(tensor_degree(bundle))},
                       {"schedule", to_text(schedules, name_of(bundle.job.execution.schedule))},
                       {"micro_batch", number(micro_batch)},
@@ -158,11 +169,15 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   const std::string& text = file_text(files, file_name);
   const auto value = [&](std::string_view key) { return text_after(text, fmt::format(" {}=", key), ",\n"); };
   const auto number = [&](std::string_view key) { return parse_number(value(key)); };
-  DTFM_ASSERT(number("data_parallel_shard_degree") == 1 && number("context_parallel_degree") == 1);
+  const int shards = number("data_parallel_shard_degree");
+  const std::string sharding = unquoted_value(shardings, value("fsdp_reshard_after_forward"));
+  DTFM_ASSERT((sharding == "none" ? shards : number("data_parallel_replicate_degree")) == 1);
+  DTFM_ASSERT(number("context_parallel_degree") == 1);
   DTFM_ASSERT(text.find(adam) != std::string::npos && value("disable_cuda_graphs") == "True");
-  const TrainerGrid grid{RankOrder::stage_major, number("tensor_parallel_degree"),
-                         number("data_parallel_replicate_degree"), number("pipeline_parallel_degree"),
-                         read_layers(text)};
+  const TrainerGrid grid{.tensor = number("tensor_parallel_degree"),
+                         .data = number("data_parallel_replicate_degree") * shards,
+                         .pipeline = number("pipeline_parallel_degree"),
+                         .layers = read_layers(text)};
   const int micro_batch = number("pipeline_parallel_microbatch_size"), local = number("local_batch_size"),
             global = number("global_batch_size"),
             chunks = static_cast<int>(grid.layers.size()) / grid.pipeline;
@@ -170,7 +185,6 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   DTFM_ASSERT(global % (micro_batch * grid.data) == 0);
   const bool is_bf16 = value("mixed_precision_param") == "\"bfloat16\"";
   const bool is_tf32 = text.find(tf32_line) != std::string::npos;
-  const std::string schedule = value("pipeline_parallel_schedule");
   return {map_ranks(files, grid),
           std::vector<int>(at(grid.data), global / grid.data / micro_batch),
           {{Setting::global_batch, fmt::format("{}", global)},
@@ -182,7 +196,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
            {Setting::pipeline, fmt::format("{}", grid.pipeline)},
            {Setting::data, fmt::format("{}", grid.data)},
            {Setting::tensor, fmt::format("{}", grid.tensor)},
-           {Setting::schedule, to_value(schedules, schedule.substr(1, schedule.size() - 2))},
+           {Setting::schedule, unquoted_value(schedules, value("pipeline_parallel_schedule"))},
+           {Setting::optimizer_sharding, sharding},
            {Setting::chunks, chunks > 1 ? fmt::format("{}", chunks) : ""},
            {Setting::sequence_parallel, value("enable_sequence_parallel") == "True" ? "true" : "false"},
            {Setting::recompute, to_value(recomputations, value("activation_checkpoint"))}}};
@@ -205,11 +220,17 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
     notes.emplace_back(
         "the plan has `attention: eager`, but torchtitan never stores attention scores, and has no dropout: "
         "it takes less memory and time; plan with `attention: flash`");
-  if (stage_count(bundle) == 1 && micro_batches_per_pipeline(bundle) > 1 && replica_count(bundle) > 1)
+  const OptimizerShardingTraits& sharding = traits(bundle.job.execution.optimizer_sharding);
+  if (stage_count(bundle) == 1 && micro_batches_per_pipeline(bundle) > 1 && replica_count(bundle) > 1 &&
+      !sharding.gradients)
     notes.push_back(fmt::format(
-        "without pipelines, torchtitan synchronizes gradients after each of the {} micro-batches, but the "
+        "without pipelines, torchtitan synchronizes gradients{} after each of the {} micro-batches, but the "
         "plan counts one synchronization: use larger micro-batches",
-        micro_batches_per_pipeline(bundle)));
+        sharding.optimizer ? " and gathers parameters" : "", micro_batches_per_pipeline(bundle)));
+  if (sharding.optimizer && !sharding.gradients && stage_count(bundle) > 1)
+    notes.emplace_back(
+        "FSDP2 gathers the parameters of each block by a message of its own, the plan those of a stage by "
+        "one: over links with a high latency, an iteration takes longer than planned");
   return notes;
 }
 

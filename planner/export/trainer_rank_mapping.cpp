@@ -10,7 +10,7 @@ std::vector<RankRow> read_table_rows(const ExportFiles& files) {
 }
 
 std::vector<RankRow> map_ranks(const ExportFiles& files, const TrainerGrid& shape) {
-  const int T = shape.tensor, D = shape.data, P = shape.pipeline;
+  const int T = shape.tensor * shape.context, D = shape.data, P = shape.pipeline;
   std::vector<RankRow> rows = read_table_rows(files);
   DTFM_ASSERT(static_cast<long long>(rows.size()) == static_cast<long long>(T) * D * P);
   DTFM_ASSERT(P > 0 && shape.layers.size() % at(P) == 0);
@@ -20,8 +20,12 @@ std::vector<RankRow> map_ranks(const ExportFiles& files, const TrainerGrid& shap
     RankAssignment& assignment = rows[at(rank)].assignment;
     const int group = rank / T;
     const bool is_stage_major = shape.order == RankOrder::stage_major;
-    assignment = {
-        0, is_stage_major ? group % D : group / P, is_stage_major ? group / D : group % P, rank % T, {}};
+    assignment = {0,
+                  is_stage_major ? group % D : group / P,
+                  is_stage_major ? group / D : group % P,
+                  rank % shape.tensor,
+                  {},
+                  rank % T / shape.tensor};
     for (std::size_t i = at(assignment.stage); i < shape.layers.size(); i += at(P))
       assignment.layers.emplace_back(first[i], first[i + 1]);
   }

@@ -11,8 +11,8 @@ namespace dtfm::exporter {
 /// Parallel degrees and layer split as configured in the files of a trainer.
 struct TrainerGrid {
   RankOrder order = RankOrder::stage_major;
-  int tensor = 1, data = 1, pipeline = 1;
-  std::vector<int> layers;  // of each virtual stage, in model order; size: a multiple of `pipeline`
+  int tensor = 1, context = 1, data = 1, pipeline = 1;
+  std::vector<int> layers = {};  // of each virtual stage, in model order; size: a multiple of `pipeline`
 };
 
 /// The rows of rank_table.json with the roles that the trainer's rule assigns to the ranks. Throws

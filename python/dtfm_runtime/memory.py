@@ -34,7 +34,8 @@ def _limits() -> Iterator[int]:
 def block_parameters(it: Transformer) -> int:
     """Without biases and norms, which are small."""
     attention = 2 * (it.heads + it.kv_heads) * it.head_dim
-    return it.hidden * attention + (3 if it.gated else 2) * it.hidden * it.feed_forward
+    width = it.feed_forward if it.experts is None else it.experts.count * it.experts.width + it.experts.shared_width
+    return it.hidden * attention + (3 if it.gated else 2) * it.hidden * width
 
 
 def embedding_parameters(it: Transformer) -> int:
@@ -48,7 +49,8 @@ def head_parameters(it: Transformer) -> int:
 def block_activations(it: Transformer) -> int:
     """Elements that a block keeps of a sample for the backward pass, at least."""
     scores = 0 if it.flash_attention else it.heads * it.sequence ** 2
-    return it.sequence * (4 * it.hidden + 2 * it.heads * it.head_dim + it.feed_forward) + scores
+    width = it.feed_forward if it.experts is None else it.experts.per_token * it.experts.width + it.experts.shared_width
+    return it.sequence * (4 * it.hidden + 2 * it.heads * it.head_dim + width) + scores
 
 
 def training_bytes(it: Transformer, layers: list[int], micro_batch: int, element_bytes: int) -> int:

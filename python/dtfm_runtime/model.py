@@ -6,18 +6,20 @@ import hashlib
 import importlib
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Callable, Iterable, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .context import TokenRing
 from .errors import UserError, computing
 
 MAX_SIZE, MAX_LAYERS = 1_000_000_000, 100_000  # of any size in a job
 # Keys of a job's `model` that Transformer has, or that do not change what is trained.
 PLAIN_KEYS = {"kind", "layers", "hidden", "heads", "sequence", "vocabulary", "kv_heads", "head_dim", "feed_forward", "positions",
-              "gated", "biases", "norm", "qk_norm", "tied", "attention", "attention_dropout", "encoder", "pooler"}
+              "gated", "biases", "norm", "qk_norm", "tied", "attention", "attention_dropout", "encoder", "pooler", "experts"}
 
 
 def stable_seed(*numbers: int) -> int:
@@ -33,6 +35,38 @@ def seeded(*numbers: int):
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(stable_seed(*numbers))
         yield
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Of every block, instead of an MLP: a token visits those to which a router gives the most weight."""
+
+    count: int
+    per_token: int
+    width: int
+    shared_width: int  # of an MLP that all tokens visit; 0: none
+
+    @staticmethod
+    def read(model: dict) -> "Experts":
+        experts = model["experts"]
+        if not isinstance(experts, dict):
+            raise UserError(f"model.experts must be an object, not {experts!r:.40}")
+        beyond = [key for key in experts if experts[key] and key not in ("count", "per_token", "width", "shared_width")]
+        if beyond:
+            raise UserError(f"model.experts.{beyond[0]:.40} describes modules that are not built here: give the layers of the model "
+                            "with --model module:function")
+        it = Experts(*(size(experts, "model.experts.", key) for key in ("count", "per_token", "width")),
+                     size(experts, "model.experts.", "shared_width", 0, least=0))
+        if it.per_token > it.count:
+            raise UserError(f"model.experts.per_token must be at most model.experts.count, {it.count}, not {it.per_token}")
+        return it
+
+
+def size(values: dict, where: str, key: str, default: Optional[int] = None, most: int = MAX_SIZE, least: int = 1) -> int:
+    value = values.get(key, default)
+    if type(value) is not int or not least <= value <= most:
+        raise UserError(f"{where}{key} must be a whole number from {least} to {most}, not {value!r:.40}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -54,15 +88,12 @@ class Transformer:
     qk_norm: bool = False
     tied: bool = True
     flash_attention: bool = False
+    experts: Optional[Experts] = None
 
     @staticmethod
     def read(model: dict) -> "Transformer":
         """Checks a job's `model` object. Dropout is left out: the runtime trains without it."""
-        def size(key: str, default: Optional[int] = None, most: int = MAX_SIZE) -> int:
-            value = model.get(key, default)
-            if type(value) is not int or not 0 < value <= most:
-                raise UserError(f"model.{key} must be a whole number from 1 to {most}, not {value!r:.40}")
-            return value
+        sized = partial(size, model, "model.")
 
         def flag(key: str, default: bool) -> bool:
             value = model.get(key, default)
@@ -81,13 +112,13 @@ class Transformer:
                             "--model module:function")
         if model.get("norm", "layer") not in ("layer", "rms"):
             raise UserError(f"model.norm must be layer or rms, not {model['norm']!r}")
-        hidden, heads, sequence = size("hidden"), size("heads"), size("sequence")
-        positions = 0 if model.get("positions") == "rotary" else size("positions", sequence)
-        it = Transformer(size("layers", most=MAX_LAYERS), hidden, heads, sequence, size("vocabulary"),
-                         size("kv_heads", heads), size("head_dim", max(1, hidden // heads)),
-                         size("feed_forward", min(MAX_SIZE, 4 * hidden)), positions, flag("gated", False),
+        hidden, heads, sequence = sized("hidden"), sized("heads"), sized("sequence")
+        positions = 0 if model.get("positions") == "rotary" else sized("positions", sequence)
+        it = Transformer(sized("layers", most=MAX_LAYERS), hidden, heads, sequence, sized("vocabulary"),
+                         sized("kv_heads", heads), sized("head_dim", max(1, hidden // heads)),
+                         sized("feed_forward", min(MAX_SIZE, 4 * hidden)), positions, flag("gated", False),
                          flag("biases", True), model.get("norm") == "rms", flag("qk_norm", False), flag("tied", True),
-                         model.get("attention") == "flash")
+                         model.get("attention") == "flash", Experts.read(model) if "experts" in model else None)
         if ("head_dim" not in model and hidden % heads != 0) or heads % it.kv_heads != 0:
             raise UserError("model.heads must divide model.hidden unless model.head_dim is given, and model.kv_heads "
                             "must divide model.heads")
@@ -112,7 +143,17 @@ def make_norm(it: Transformer, width: Optional[int] = None, **where) -> nn.Modul
     return (RMSNorm if it.rms_norm else nn.LayerNorm)(width or it.hidden, **where)
 
 
-class Embedding(nn.Module):
+class OfTokens(nn.Module):
+    """A module that depends on the positions of tokens."""
+
+    ring: Optional[TokenRing] = None  # of the ranks with other tokens of the same sequences
+
+    def places(self, count: int, device: torch.device) -> torch.Tensor:
+        """The positions of the tokens of this rank."""
+        return torch.arange(count, device=device) if self.ring is None else self.ring.positions(count * self.ring.size, device)
+
+
+class Embedding(OfTokens):
     """Token ids to activations."""
 
     def __init__(self, it: Transformer, **where):
@@ -125,10 +166,10 @@ class Embedding(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.tokens(ids)
-        return x if self.positions is None else x + self.positions.weight[: ids.shape[1]]
+        return x if self.positions is None else x + self.positions(self.places(ids.shape[1], ids.device))
 
 
-class Attention(nn.Module):
+class Attention(OfTokens):
     """Causal, with grouped queries and optionally norms of queries and keys, and rotary positions."""
 
     def __init__(self, it: Transformer, **where):
@@ -150,7 +191,10 @@ class Attention(nn.Module):
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.is_rotary:
-            query, key = rotate(query), rotate(key)
+            places = self.places(length, x.device)
+            query, key = rotate(query, places), rotate(key, places)
+        if self.ring is not None:
+            return self.output(self.ring.attend(query, key, value).transpose(1, 2).flatten(2))
         if self.kv_heads != self.heads:
             key = key.repeat_interleave(self.heads // self.kv_heads, dim=1)
             value = value.repeat_interleave(self.heads // self.kv_heads, dim=1)
@@ -166,25 +210,57 @@ class Attention(nn.Module):
         return torch.softmax(scores, dim=-1, dtype=dtype).to(value.dtype) @ value
 
 
-def rotate(x: torch.Tensor) -> torch.Tensor:
+def rotate(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """Rotary positions (Su et al., arXiv 2104.09864), with the halves of a head as pairs."""
-    length, width = x.shape[-2:]
+    width = x.shape[-1]
     rates = 10000.0 ** (-torch.arange(0, width, 2, device=x.device, dtype=torch.float32) / width)
-    angles = torch.arange(length, device=x.device, dtype=torch.float32)[:, None] * rates
+    angles = places.to(torch.float32)[:, None] * rates
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
 class FeedForward(nn.Module):
-    def __init__(self, it: Transformer, **where):
+    def __init__(self, it: Transformer, width: int, **where):
         super().__init__()
-        self.up = nn.Linear(it.hidden, it.feed_forward, bias=it.biases, **where)
-        self.gate = nn.Linear(it.hidden, it.feed_forward, bias=it.biases, **where) if it.gated else None
-        self.down = nn.Linear(it.feed_forward, it.hidden, bias=it.biases, **where)
+        self.up = nn.Linear(it.hidden, width, bias=it.biases, **where)
+        self.gate = nn.Linear(it.hidden, width, bias=it.biases, **where) if it.gated else None
+        self.down = nn.Linear(width, it.hidden, bias=it.biases, **where)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down(F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x))
+
+
+class ExpertLayer(nn.Module):
+    """As Mixtral's (Jiang et al., arXiv 2401.04088): softmax over the chosen experts, which take all tokens that choose them. The
+    matrices of all experts are one parameter."""
+
+    def __init__(self, it: Transformer, sizes: Experts, **where):
+        super().__init__()
+        self.per_token = sizes.per_token
+        self.router = nn.Linear(it.hidden, sizes.count, bias=False, **where)
+        self.up = nn.Parameter(torch.empty(sizes.count, sizes.width, it.hidden, **where))
+        self.gate = nn.Parameter(torch.empty(sizes.count, sizes.width, it.hidden, **where)) if it.gated else None
+        self.down = nn.Parameter(torch.empty(sizes.count, it.hidden, sizes.width, **where))
+        self.shared = FeedForward(it, sizes.shared_width, **where) if sizes.shared_width else None
+        for matrices in self.matrices():
+            nn.init.normal_(matrices, std=0.02)
+
+    def matrices(self) -> list[nn.Parameter]:
+        return [it for it in (self.up, self.down, self.gate) if it is not None]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = x.flatten(0, 1)
+        weights, chosen = self.router(tokens).float().topk(self.per_token, dim=-1)
+        weights = torch.softmax(weights, dim=-1).to(x.dtype)
+        output = torch.zeros_like(tokens)
+        for number, (up, down, *gate) in enumerate(zip(*(it.unbind() for it in self.matrices()))):
+            rows, choice = (chosen == number).nonzero(as_tuple=True)
+            visiting = tokens[rows]
+            inner = F.silu(visiting @ gate[0].T) * (visiting @ up.T) if gate else F.gelu(visiting @ up.T)
+            output = output.index_add(0, rows, inner @ down.T * weights[rows, choice, None])
+        output = output.view_as(x)
+        return output if self.shared is None else output + self.shared(x)
 
 
 class Block(nn.Module):
@@ -195,14 +271,14 @@ class Block(nn.Module):
         self.attention_norm = make_norm(it, **where)
         self.attention = Attention(it, **where)
         self.mlp_norm = make_norm(it, **where)
-        self.mlp = FeedForward(it, **where)
+        self.mlp = FeedForward(it, it.feed_forward, **where) if it.experts is None else ExpertLayer(it, it.experts, **where)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=0.02)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        for module in (self.attention.output, self.mlp.down):
-            nn.init.normal_(module.weight, std=0.02 / math.sqrt(2 * it.layers))
+        for residual in (self.attention.output.weight, self.mlp.down if it.experts else self.mlp.down.weight):
+            nn.init.normal_(residual, std=0.02 / math.sqrt(2 * it.layers))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.attention_norm(x))
@@ -304,7 +380,7 @@ def transformer_model(it: Transformer) -> Model:
 
 
 def describe(it: Transformer) -> str:
-    return ", ".join(f"{key} {value}" for key, value in vars(it).items())
+    return ", ".join(f"{key} {value}" for key, value in vars(it).items() if value is not None)
 
 
 def custom_model(reference: str, layers: int) -> Model:

@@ -316,7 +316,11 @@ def _software(device: torch.device) -> Dict[str, str]:
 def _shape(it: Transformer) -> dict:
     """The sizes with the keys of a job's `model`, without those that have their defaults."""
     shape: dict = {"hidden": it.hidden, "heads": it.heads, "sequence": it.sequence, "vocabulary": it.vocabulary,
-                   "kv_heads": it.kv_heads, "head_dim": it.head_dim, "feed_forward": it.feed_forward}
+                   "kv_heads": it.kv_heads, "head_dim": it.head_dim}
+    if it.experts is None:
+        shape["feed_forward"] = it.feed_forward
+    else:
+        shape["experts"] = {key: value for key, value in vars(it.experts).items() if value}
     if it.gated:
         shape["gated"] = True
     if not it.biases:

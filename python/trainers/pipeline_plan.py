@@ -30,13 +30,14 @@ def read_json(path: Path):
 
 @dataclass(frozen=True)
 class PipelinePlan:
-    """pipeline.json. Ranks are stage-major: rank = replica + replicas * device."""
+    """pipeline.json. Ranks are stage-major: rank = part of the tokens + context * (replica + replicas * device)."""
 
     model: Model
     layers: list[int]  # of every stage, in model order
     replicas: int
     recompute: bool
     precision: str  # fp32, tf32, bf16 or fp16
+    context: int  # ranks that divide the tokens of every sequence
     options: dict  # keys that only one of the programs reads
 
     @staticmethod
@@ -44,11 +45,11 @@ class PipelinePlan:
         options = read_json(HERE / "pipeline.json")
         model = transformer_model(Transformer.read(options["model"]))
         it = PipelinePlan(model, options["layers"], options["replicas"], options["recompute"] == "full",
-                          options["precision"], options)
+                          options["precision"], options["context"], options)
         if sum(it.layers) != model.layers:
             raise UserError(f"the stages of pipeline.json have {sum(it.layers)} layers, but the model has {model.layers}: "
                             "export the plan again")
-        ranks, world = it.replicas * len(it.layers) // options.get("chunks", 1), os.environ.get("WORLD_SIZE", "not set")
+        ranks, world = it.context * it.replicas * len(it.layers) // options.get("chunks", 1), os.environ.get("WORLD_SIZE", "not set")
         if world != str(ranks):
             raise UserError(f"WORLD_SIZE is {world}, but the plan has {ranks} ranks: start every rank, with start.sh or a "
                             "launcher")

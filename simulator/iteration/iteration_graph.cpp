@@ -41,6 +41,10 @@ class IterationGraph {
         replicas_(sharing_replicas(problem.topology, whole)),
         scalars_(scalar_reductions(problem.job, whole)) {
     builder_.set_stop(stop);
+    if (plan.execution.messaging == Messaging::torch && problem.topology->transport &&
+        problem.topology->transport->all_reduces_shards)
+      for (Communication& it : communications_)
+        if (it.collective == Collective::reduce_scatter) it.collective = Collective::all_reduce;
   }
 
   LabelledGraph build() {
@@ -326,7 +330,7 @@ class IterationGraph {
   const Plan& plan_;
   const PathSchedule* const paths_;  // null: every pipeline computes its own micro-batches
   const LoadModel model_;
-  const std::vector<Communication> communications_;  // between pipelines, and of tied layers
+  std::vector<Communication> communications_;  // between pipelines, and of tied layers
   GraphBuilder builder_;
   const double overhead_;
   const bool has_barrier_;  // at the end of the iteration

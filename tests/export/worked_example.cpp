@@ -163,6 +163,7 @@ VOCABULARY, SEQUENCE, TIED = 50304, 2048, False
             pipeline_parallel_degree=3,
             data_parallel_replicate_degree=2,
             data_parallel_shard_degree=1,
+            fsdp_reshard_after_forward="default",
             tensor_parallel_degree=1,
             context_parallel_degree=1,
             expert_parallel_degree=1,

@@ -32,30 +32,36 @@ STEPS, SKIPPED, LIMIT_S = 6, 2, 600
 TRANSPORT = {"deepspeed": "gloo", "pytorch-pipelining": "gloo", "pytorch": "tcp"}
 MODEL = {"kind": "transformer", "hidden": 256, "heads": 4, "sequence": 256, "vocabulary": 256, "positions": "rotary", "norm": "rms",
          "gated": True, "biases": False, "feed_forward": 768}
+MIXTURE = {**{key: value for key, value in MODEL.items() if key != "feed_forward"},
+           "experts": {"count": 8, "per_token": 2, "width": 384}}
 COLUMNS = ["number", "aside", "trainer", "network", "schedule", "pipelines", "options", "predicted_s", "measured_s", "steps_s"]
 NETWORKS = {
     "metro": uniform(4, 5, 200),
     "region": uniform(4, 20, 100),
     "two-sites": grouped([2, 2], (2, 200), (30, 60), slow=1),
     "rural": uniform(4, 40, 30, slow=1),
+    "sites": grouped([2, 2], (1, 200), (20, 100), separator="/"),
+    "metros": grouped([2, 2], (3, 400), (10, 150), slow=2, separator="/"),
+    "quads": grouped([4, 4], (2, 200), (20, 100), separator="/"),
     "mixed": ({"a0": 0, "a1": 0, "b0": 0, "b1": 1, "c0": 0, "c1": 1},
               {(a, b): (3, 150) if a[0] == b[0] else (15, 80) if {a[0], b[0]} == {"a", "b"} else (50, 40)
                for a in ("a0", "a1", "b0", "b1", "c0", "c1") for b in ("a0", "a1", "b0", "b1", "c0", "c1") if a != b}),
 }
+CONTEXTS = {"sites": 2, "metros": 2, "quads": 4}  # degrees: stages must be inside sites
 
 
-def setting(trainer, network, schedule, pipeline, data, layers=8, batch=32, tied=False, **parallelism):
+def setting(trainer, network, schedule, pipeline, data, layers=8, batch=32, tied=False, model=None, **parallelism):
     if schedule == "interleaved":
         parallelism["chunks"] = 2
     return trainer, network, {
-        "version": 1, "name": "trainers", "target": trainer, "model": {**MODEL, "layers": layers, "tied": tied},
+        "version": 1, "name": "trainers", "target": trainer, "model": {**(model or MODEL), "layers": layers, "tied": tied},
         "training": {"global_batch": batch, "micro_batch": 1, "precision": "fp32"},
         "parallelism": {"pipeline": pipeline, "data": data, "schedule": schedule, **parallelism}}
 
 
 SETTINGS = [
     setting(trainer, network, schedule, pipeline, data, **more)
-    for network in NETWORKS
+    for network in ("metro", "region", "two-sites", "rural", "mixed")
     for six in (6 if network == "mixed" else 4,)
     for trainer, schedule, pipeline, data, more in (
         ("deepspeed", "1f1b-blocking", six, 1, {"layers": 12 if six == 6 else 8, "batch": 16}),
@@ -66,6 +72,15 @@ SETTINGS = [
         ("pytorch-pipelining", "1f1b", six // 2, 2, {"layers": 6 if six == 6 else 8, "tied": True}),
         ("pytorch-pipelining", "zb-h1", six, 1, {"layers": 12 if six == 6 else 8, "batch": 12}),
         ("pytorch", "1f1b", 2, six // 2, {"batch": 24 if six == 6 else 16, "gradient_sync": "tree", "overlap": True}),
+    )] + [
+    setting("pytorch-pipelining", network, schedule, 2, data, **more)
+    for network in ("metro", "two-sites", "mixed", "sites", "metros", "quads")
+    for data in (3 if network == "mixed" else 2,)
+    for schedule, data, more in (
+        ("1f1b", data, {"optimizer_sharding": "zero1", "batch": 24 if data == 3 else 16}),
+        ("1f1b-blocking", data, {"optimizer_sharding": "zero1", "batch": 24 if data == 3 else 16, "model": MIXTURE}),
+        *([("gpipe", 1, {"context": CONTEXTS[network], "batch": 12}),
+           ("1f1b", 1, {"context": CONTEXTS[network], "batch": 12, "optimizer_sharding": "zero1"})] if network in CONTEXTS else []),
     )]
 
 
@@ -91,8 +106,8 @@ def parse():
 
 
 def block_profiles(folder, model, python):
-    """Profiles of two kinds of GPU: what blocks sleep, and what was measured of the layers with blocks that sleep. (Embedding
-    and head are computed, and gradients are accumulated.)"""
+    """Profiles of a model on two kinds of GPU: what blocks sleep, and what was measured of the layers with blocks that sleep.
+    (Embedding and head are computed, and gradients are accumulated.)"""
     slept = lab.profile_layers(folder, model, [1], python)
     measured = [lab.measure_layers(folder / f"measured-{kind}.json", model, [1], lab.GPUS[kind], python, ROOT / "tests/network/sleeping.py", path)
                 for kind, path in enumerate(slept)]
@@ -157,12 +172,14 @@ def run_settings(options, base, programs, profiles):
                 trainer, of_network, job = SETTINGS[number]
                 if of_network != network:
                     continue
-                job = {**job, "profile": [json.loads(path.read_text(encoding="utf-8")) for path in profiles[1]]}
-                plan, predicted, seconds = measure(it, f"setting-{number}", job, profiles, options.python)
+                of_model = profiles["experts" in job["model"]]
+                job = {**job, "profile": [json.loads(path.read_text(encoding="utf-8")) for path in of_model[1]]}
+                plan, predicted, seconds = measure(it, f"setting-{number}", job, of_model, options.python)
                 parallelism = job["parallelism"]
                 rows.append({"number": number, "aside": int(is_aside(number)), "trainer": trainer, "network": network,
                              "schedule": parallelism["schedule"], "pipelines": describe_pipelines(json.loads(plan.read_text(encoding="utf-8"))),
-                             "options": " ".join(key for key in ("optimizer_sharding", "overlap") if key in parallelism),
+                             "options": " ".join(key for key in ("optimizer_sharding", "overlap", "context") if key in parallelism)
+                             + " experts" * ("experts" in job["model"]),
                              "predicted_s": f"{predicted:.4f}", "measured_s": f"{statistics.median(seconds):.4f}",
                              "steps_s": " ".join(f"{value:.3f}" for value in seconds)})
                 print(f"{number:3} {trainer:18} {network:9} {parallelism['schedule']:13} {rows[-1]['pipelines']:24} predicted {predicted:7.3f} s, "
@@ -195,9 +212,9 @@ def run_order(options, base, programs, profiles):
             for (pipeline, data), (schedule, training) in itertools.product(SHAPES, variants):
                 job = setting(trainer, "mixed", schedule, pipeline, data, layers=12, batch=24)[2]
                 job["training"].update(training)
-                job["profile"] = [json.loads(path.read_text(encoding="utf-8")) for path in profiles[1]]
+                job["profile"] = [json.loads(path.read_text(encoding="utf-8")) for path in profiles[False][1]]
                 name = " ".join([trainer, f"{pipeline}x{data}", schedule, *training])
-                _, predicted[name], seconds = measure(it, name.replace(" ", "-"), job, profiles, options.python)
+                _, predicted[name], seconds = measure(it, name.replace(" ", "-"), job, profiles[False], options.python)
                 measured[name] = statistics.median(seconds)
                 print(f"{name:36} predicted {predicted[name]:7.3f} s, measured {measured[name]:7.3f} s", flush=True)
             for a, b in itertools.combinations(sorted(predicted, key=predicted.get), 2):
@@ -215,7 +232,8 @@ def main():
     emulation.need_torch(options.python)
     base = Path(options.o or tempfile.mkdtemp(prefix="dtfm-trainers-")).resolve()
     base.mkdir(parents=True, exist_ok=True)
-    profiles = block_profiles(base, MODEL, options.python)
+    profiles = {"experts" in model: block_profiles(base / name, model, options.python)
+                for name, model in (("blocks", MODEL), ("mixtures", MIXTURE))}
     passed = (run_order if options.order else run_settings)(options, base, lab.Programs(options.programs), profiles)
     if not options.o:
         lab.remove(base)

@@ -380,7 +380,15 @@ def test_modules_that_are_not_built():
     from dtfm_runtime.errors import UserError
     from dtfm_runtime.model import Transformer
     Transformer.read(MODEL)
-    for key, value in (("experts", {"count": 4, "per_token": 2, "width": 8}), ("blocks", [{"mlp": "dense"}]), ("predicted_tokens", 1),
+    experts = {"count": 4, "per_token": 2, "width": 8}
+    Transformer.read({**MODEL, "experts": {**experts, "shared_width": 0, "biases": False}})
+    for changed, message in (({"shared_gate": True}, "experts.shared_gate describes modules that are not built here"),
+                             ({"count": 0}, "experts.count must be a whole number from 1 to 1000000000, not 0"),
+                             ({"shared_width": -1}, "experts.shared_width must be a whole number from 0 to 1000000000, not -1"),
+                             ({"per_token": 5}, "experts.per_token must be at most model.experts.count, 4, not 5")):
+        expect_refusal(Transformer.read, {**MODEL, "experts": {**experts, **changed}}, UserError, f"model.{message}")
+    expect_refusal(Transformer.read, {**MODEL, "experts": [1]}, UserError, "model.experts must be an object, not [1]")
+    for key, value in (("blocks", [{"mlp": "dense"}]), ("predicted_tokens", 1),
                        ("norms", 4), ("final_norm", False), ("biases", ["qkv"]), ("qk_norm", "all-heads")):
         expect_refusal(Transformer.read, {**MODEL, key: value}, UserError,
                        f"model.{key} describes modules that are not built here: give the layers of the model with --model")

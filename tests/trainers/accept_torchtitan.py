@@ -43,10 +43,13 @@ GRID = {
     "schedule": ["auto", "1f1b", "gpipe", "interleaved"],
     "chunks": [2, 3],
     "overlap": ["true", "false"],
-    "sharding": ["none", "zero1"],
+    "sharding": ["none", "zero1", "none", "zero1", "zero1", "zero3"],
     "sequence_parallel": ["true", "false"],
     "pipeline": ["auto", 2, 3, 4],
 }
+# optimizer_sharding: fsdp_reshard_after_forward
+RESHARDING = {"none": "default", "zero1": "never", "zero3": "always"}
+MIN_SHARDED = 60  # exports in which FSDP2 shards
 SCHEDULES = {"1f1b-blocking": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 
 
@@ -92,7 +95,11 @@ def check_settings(checks, export, config, matmul):
     where, (tensor, stages, data) = export.folder.name, export.degrees
     p, t = config.parallelism, config.training
     checks.same(where, "pipeline", p.pipeline_parallel_degree, stages)
-    checks.same(where, "data", (p.data_parallel_replicate_degree, p.data_parallel_shard_degree), (data, 1))
+    sharding = export.setting("optimizer_sharding", "none")
+    degrees = (p.data_parallel_replicate_degree, p.data_parallel_shard_degree)
+    checks.same(where, "data", degrees, (data, 1) if sharding == "none" else (1, data))
+    checks.same(where, "optimizer_sharding", p.fsdp_reshard_after_forward, RESHARDING[sharding])
+    checks.holds(where, f"{sharding} with {stages} stages", sharding != "zero3" or stages == tensor == 1)
     checks.same(where, "tensor", p.tensor_parallel_degree, tensor)
     checks.same(where, "others", (p.context_parallel_degree, p.expert_parallel_degree), (1, 1))
     checks.same(where, "sequence_parallel", p.enable_sequence_parallel, tensor == 1 or export.setting("sequence_parallel", True))
@@ -112,8 +119,8 @@ def check_settings(checks, export, config, matmul):
     recompute = {"NoneType": "none", "FullAC.Config": "full"}.get(type(config.activation_checkpoint).__qualname__)
     checks.same(where, "recompute", recompute, export.setting("recompute"))
     checks.same(where, "sequence", t.seq_len, export.model["sequence"])
-    for key, value in {"overlap": False, "optimizer_sharding": "none", "tied_embedding_sync": False,
-                       "iteration_barrier": True, "uniform_pipelines": True, "gradient_sync": "ring"}.items():  # fmt: skip
+    for key, value in {"overlap": False, "tied_embedding_sync": False, "iteration_barrier": True, "uniform_pipelines": True,
+                       "gradient_sync": "ring"}.items():  # fmt: skip
         checks.same(where, key, export.setting(key, {"uniform_pipelines": False}.get(key, value)), value)
     check_model(checks, where, config.model_spec.model, export.model, t.seq_len)
     check_layers(checks, where, export, p.module_fqns_per_model_part)
@@ -148,7 +155,7 @@ def check_rules(checks, where, config):
     checks.holds(where, "kv_heads % tensor (decoder.py:155)", (attention.n_kv_heads or attention.n_heads) % tensor == 0)
     checks.holds(where, "sequence % tensor (trainer.py:311)", t.seq_len % tensor == 0)
     checks.holds(where, "tied embeddings in one stage (decoder.py:140)", stages == 1 or not config.model_spec.model.enable_weight_tying)
-    checks.holds(where, "global batch (trainer.py:420)", t.global_batch_size % (t.local_batch_size * p.data_parallel_replicate_degree) == 0)
+    checks.holds(where, "global batch (trainer.py:420)", t.global_batch_size % (t.local_batch_size * p.data_parallel_replicate_degree * p.data_parallel_shard_degree) == 0)
     checks.holds(where, "feed_forward % tensor", config.model_spec.model.layers[0].feed_forward.w1.out_features % tensor == 0)
     checks.holds(where, "CUDA graphs (trainer.py:184)", t.disable_cuda_graphs or stages == 1)
     if stages == 1:
@@ -222,17 +229,20 @@ def build_here(export, rank):
         "schedule": type(schedule).__name__ if schedule else None,
         "micro_batches": trainer.num_pipeline_parallel_microbatches,
         "flushes": trainer.gradient_accumulation_steps,
+        "sharded": any(it.is_shard() and name != "tp" and size > 1 for part in trainer.model_parts for parameter in part.parameters()
+                       for it, name, size in zip(parameter.placements, parameter.device_mesh.mesh_dim_names, parameter.device_mesh.shape)),
         "checkpointed": any("_checkpoint_wrapped_module" in name for part in trainer.model_parts for name, _ in part.named_modules()),
     }
 
 
 def check_builds(checks, exports):
-    """torchtitan builds the last rank of one export with each schedule and recomputation."""
+    """torchtitan builds the last rank of one export with each schedule and recomputation, and two whose parameters are sharded."""
     built = set()
     for export in exports:
-        kind = export.setting("schedule"), export.setting("recompute")
+        sharding = export.setting("optimizer_sharding", "none")
+        kind = (export.setting("schedule"), export.setting("recompute")) if sharding == "none" else (export.setting("schedule"), sharding)
         small = export.model["layers"] * export.model["hidden"] < 20_000 and export.model["vocabulary"] < 40_000
-        if kind in built or export.degrees[1] == 1 or not small:
+        if kind in built or export.degrees[1] == 1 or not small or (sharding != "none" and export.degrees[2] == 1):
             continue
         built.add(kind)
         row = export.ranks[-1]
@@ -243,10 +253,11 @@ def check_builds(checks, exports):
             "schedule": "Schedule" + SCHEDULES[kind[0]],
             "micro_batches": export.plan["pipelines"][0]["micro_batches"],
             "flushes": 1,
-            "checkpointed": kind[1] == "full",
+            "sharded": sharding != "none",
+            "checkpointed": export.setting("recompute") == "full",
         }
         checks.same(export.folder.name, f"rank {row['rank']}", found, planned)
-    checks.holds("builds", f"all schedules and recomputations: {built}", len(built) == 6)
+    checks.holds("builds", f"all schedules and recomputations: {built}", len(built) >= 6 + 2)
 
 
 def check_reports(checks, planner):
@@ -293,10 +304,12 @@ def main():
     folder = tempfile.mkdtemp(prefix="dtfm-torchtitan-")
     try:
         checks, planner = Checks(), Planner(folder, "torchtitan")
-        for it, job in jobs(215, GRID):
+        for it, job in jobs(245, GRID):
             if export := planner.make(it["cluster"], job):
                 accept(checks, export)
-        planner.check_coverage(checks, 150, schedule=3, recompute=2, precision=3)
+        planner.check_coverage(checks, 150, schedule=3, recompute=2, precision=3, optimizer_sharding=3)
+        sharded = sum(export.setting("optimizer_sharding", "none") != "none" and export.degrees[2] > 1 for export in planner.exports)
+        checks.holds("exports", f"at least {MIN_SHARDED} sharded, not {sharded}", sharded >= MIN_SHARDED)
         check_builds(checks, planner.exports)
         check_refusals(checks, planner)
         if REPORTS.exists():

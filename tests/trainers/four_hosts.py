@@ -19,7 +19,7 @@ from processes import Failed, run_together
 HOSTS = {f"host{i}": f"127.0.0.{i + 1}" for i in range(4)}
 TOPOLOGY = f"""version: 1
 name: four hosts
-devices: [{", ".join(f"{{name: {name}, site: site of {name}, gpu: T4}}" for name in HOSTS)}]
+devices: [{", ".join(f"{{name: {name}, site: {site}, gpu: T4}}" for name, site in zip(HOSTS, "aabb"))}]
 links: [{{between: ["*", "*"], latency: 20 ms, bandwidth: 100 Mbps}}]
 """
 MODEL = {"kind": "transformer", "layers": 4, "hidden": 32, "heads": 4, "sequence": 16, "vocabulary": 64}

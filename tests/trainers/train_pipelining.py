@@ -14,7 +14,9 @@ class Pipelining(exported.Exported):
     target = "pytorch-pipelining"
 
     def export_in_bf16(self, schedule):
-        folder = self.export(2, 2, training={"precision": "bf16", "optimizer": "sgd-12"}, schedule=schedule)
+        return self.set_rate(self.export(2, 2, training={"precision": "bf16", "optimizer": "sgd-12"}, schedule=schedule))
+
+    def set_rate(self, folder):
         path = folder / "pipeline.json"
         pipeline = json.loads(path.read_text())
         pipeline["optimizer"]["lr"] = exported.RATE
@@ -46,6 +48,38 @@ class Pipelining(exported.Exported):
         self.assert_equal_in_bf16(bf16, sgd_alone)
         self.assert_equal(split_bf16, bf16)
         self.assert_equal(of_llama, llama_alone)
+
+    def test_sharding(self):
+        """FSDP2 in pipelines, also of experts, and a ring of tokens, train like one process. SGD with RATE, whose steps depend on
+        the scale of the gradients."""
+        mixture = {key: value for key, value in exported.LLAMA.items() if key != "qk_norm"}
+        mixture["experts"] = {"count": 4, "per_token": 2, "width": 24, "shared_width": 16}
+        sgd = {"optimizer": "sgd-8"}
+        dense = self.export(2, 2, training=sgd, schedule="1f1b")
+        of_mixture = self.export(2, 2, mixture, sgd, schedule="1f1b-blocking", optimizer_sharding="zero1")
+        like_dense = [
+            self.export(2, 2, training=sgd, schedule="gpipe", flush=2, optimizer_sharding="zero1"),
+            self.export(2, 2, training=sgd, schedule="zb-h1", optimizer_sharding="zero1"),
+            self.export(2, 2, training=sgd, schedule="interleaved", chunks=2, optimizer_sharding="zero1"),
+            self.export(2, 1, training={**sgd, "recompute": "full"}, schedule="1f1b", context=2),
+            self.export(2, 1, training=sgd, schedule="zb-h1", context=2, optimizer_sharding="zero1"),
+        ]
+        ring_of_mixture = self.export(2, 1, mixture, sgd, schedule="gpipe", context=2, optimizer_sharding="zero1")
+        in_bf16 = [self.export(2, 2, training={"precision": "bf16", "optimizer": "sgd-12"}, schedule="1f1b", optimizer_sharding=sharding)
+                   for sharding in ("none", "zero1")]
+        folders = [*like_dense, of_mixture, ring_of_mixture, *in_bf16]
+        for folder in [dense, *folders]:
+            self.set_rate(folder)
+        runs = self.hosts.train(*(self.hosts.alone(it, exported.STEPS, "--lr", str(exported.RATE)) for it in (dense, of_mixture)),
+                                *(Run(it, exported.STEPS) for it in folders))
+        alone, mixture_alone, *like_alone = runs[:2 + len(like_dense)]
+        *like_mixture, bf16, sharded_bf16 = runs[2 + len(like_dense):]
+        for losses in like_alone:
+            self.assert_equal(losses, alone)
+        for losses in like_mixture:
+            self.assert_equal(losses, mixture_alone)
+        self.assert_equal_in_bf16(sharded_bf16, alone)
+        self.assert_equal(sharded_bf16, bf16, delta=0.002)
 
     def test_errors(self):
         folder = self.export(2, 2, schedule="1f1b")
