@@ -35,6 +35,7 @@ Layer concatenate(Layer first, const Layer& second) {
   first.forward += second.forward;
   first.backward += second.backward;
   first.attention += second.attention;
+  first.mlps += second.mlps;
   first.head += second.head;
   first.unweighted += second.unweighted;
   first.orthogonalization += second.orthogonalization;
@@ -43,6 +44,8 @@ Layer concatenate(Layer first, const Layer& second) {
   first.dispatched += second.dispatched;
   first.activation_memory += second.activation_memory;
   first.attention_memory += second.attention_memory;
+  first.mlp_memory += second.mlp_memory;
+  first.expert_outputs_memory += second.expert_outputs_memory;
   first.replicated_memory += second.replicated_memory;
   return first;
 }
@@ -95,12 +98,13 @@ std::vector<Layer> layer_chain(const LayerKinds& kinds) {
 }
 
 Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel, int token_parts) {
-  for (Bytes* it :
-       {&layer.output, &layer.activation_memory, &layer.attention_memory, &layer.replicated_memory})
+  for (Bytes* it : {&layer.output, &layer.activation_memory, &layer.attention_memory, &layer.mlp_memory,
+                    &layer.expert_outputs_memory, &layer.replicated_memory})
     *it = *it / token_parts;
   const Bytes replicated = sequence_parallel ? Bytes() : layer.replicated_memory;
   layer.activation_memory = replicated + (layer.activation_memory - replicated) / tensor;
-  layer.attention_memory = layer.attention_memory / tensor;
+  for (Bytes* it : {&layer.attention_memory, &layer.mlp_memory, &layer.expert_outputs_memory})
+    *it = *it / tensor;
   layer.replicated_memory = replicated;
   if (sequence_parallel) layer.output = layer.output / tensor;
   return layer;

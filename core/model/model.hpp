@@ -22,17 +22,20 @@ struct Layer {
   double routed_mlps = 0;        // MLPs that consist of routed experts alone
   double matrix_parameters =
       0;  // part of them in matrices of blocks, which may be quantized and orthogonalized
-  double tied_parameters = 0;  // part of them shared with the first layer; a stage with both holds one copy
-  Flops forward, backward;     // backward without recomputation
-  Flops attention;             // part of the forward that selective recomputation repeats
-  Flops head;                  // part of the forward that is never recomputed: final norm, head, loss
-  Flops unweighted;            // part of the forward that is of neither scores nor products with weights
-  Flops orthogonalization;     // of the matrices, once per iteration, if the optimizer orthogonalizes
-  Bytes output;                // sent to the next layer
-  Bytes keys_values;           // of attention
-  Bytes dispatched;            // vectors of tokens for routed experts, one per visit
-  Bytes activation_memory;     // kept from forward to backward without recomputation, including the input
-  Bytes attention_memory;      // part of it that selective recomputation does not keep
+  double tied_parameters = 0;   // part of them shared with the first layer; a stage with both holds one copy
+  Flops forward, backward;      // backward without recomputation
+  Flops attention;              // part of the forward: cores of attention
+  Flops mlps;                   // part of the forward: MLPs and experts, with their routers
+  Flops head;                   // part of the forward that is never recomputed: final norm, head, loss
+  Flops unweighted;             // part of the forward that is of neither scores nor products with weights
+  Flops orthogonalization;      // of the matrices, once per iteration, if the optimizer orthogonalizes
+  Bytes output;                 // sent to the next layer
+  Bytes keys_values;            // of attention
+  Bytes dispatched;             // vectors of tokens for routed experts, one per visit
+  Bytes activation_memory;      // kept from forward to backward without recomputation, including the input
+  Bytes attention_memory;       // part of it that cores of attention keep
+  Bytes mlp_memory;             // part of it that MLPs and experts keep besides their inputs
+  Bytes expert_outputs_memory;  // part of that: outputs of the activation functions of routed experts
   /// Part of `activation_memory`, without the attention core, that every device of a tensor-parallel group
   /// keeps whole unless sequence parallelism divides it.
   Bytes replicated_memory;

@@ -10,7 +10,9 @@ namespace dtfm {
 
 enum class Recomputation : unsigned char {
   none,
+  moe_act,    // of the activation functions of routed experts
   selective,  // of the attention core (Korthikanti et al., arXiv 2205.05198)
+  mlp,        // of MLPs and experts, with their routers
   full,       // of whole layers from their inputs
 };
 
@@ -24,7 +26,8 @@ struct RecomputationTraits {
   Bytes (*kept)(const Layer& layer, Bytes input);
   /// What a layer holds in addition while its backward pass runs.
   Bytes (*working)(const Layer& layer);
-  bool repeats_all_reduces;  // the tensor-parallel ones of the forward pass, in the backward pass
+  // What the backward pass repeats, with its messages: cores of attention, all of attention, MLPs.
+  bool repeats_attention = false, repeats_mixers = false, repeats_mlps = false;
 };
 
 /// A row for each value, in the order of the enum.

@@ -57,6 +57,19 @@ TokenLayer& TokenLayer::route_mlp() {
   return *this;
 }
 
+TokenLayer& TokenLayer::count_mlp(const TokenLayer& before) {
+  layer_.mlps += layer_.forward - before.layer_.forward;
+  layer_.mlp_memory += layer_.activation_memory - before.layer_.activation_memory;
+  return *this;
+}
+
+TokenLayer& TokenLayer::keep_expert_outputs(double width) {
+  const Bytes before = layer_.activation_memory;
+  keep_product_input(width);
+  layer_.expert_outputs_memory += layer_.activation_memory - before;
+  return *this;
+}
+
 TokenLayer& TokenLayer::add_attention(double flops, Bytes memory) {
   layer_.forward += Flops(flops);
   layer_.attention += Flops(flops);

@@ -33,7 +33,11 @@ class TokenLayer {
   TokenLayer& add_experts(const ExpertSizes& experts);
   /// An MLP consists of them alone.
   TokenLayer& route_mlp();
-  /// Scores and weighted sums, which selective recomputation repeats. `memory` is what it then does not keep.
+  /// What was added to `before` is an MLP, without its input.
+  TokenLayer& count_mlp(const TokenLayer& before);
+  /// Keeps the outputs of the activation functions of routed experts, so many numbers per token.
+  TokenLayer& keep_expert_outputs(double width);
+  /// Scores and weighted sums, which keep `memory`.
   TokenLayer& add_attention(double flops, Bytes memory);
   /// So many numbers of keys and values per token.
   TokenLayer& add_keys_values(double width);

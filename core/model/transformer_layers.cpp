@@ -231,8 +231,10 @@ class LayerMaker {
   }
 
   void add_mlp_of(TokenLayer& layer, Mlp mlp) const {
+    const TokenLayer before = layer;
     if (mlp == Mlp::dense) add_mlp_matrices(layer, h_, mlp_width(model_), model_.gated, model_.biases.mlp);
     if (mlp == Mlp::experts) add_experts(layer);
+    layer.count_mlp(before);
   }
 
   /// A router chooses `per_token` experts for a token. Kept: the input and the router's logits and scores in
@@ -245,7 +247,8 @@ class LayerMaker {
     layer.project(h_, it.count, it.router_bias).keep_bytes(2 * fp32_bytes * it.count);
     layer.add_experts({static_cast<double>(it.count), static_cast<double>(it.per_token), h_,
                        static_cast<double>(it.width), matrices, biases});
-    layer.keep_product_input(it.per_token * (h_ + it.width)).keep(it.per_token * (matrices - 1) * it.width);
+    layer.keep_product_input(it.per_token * h_).keep_expert_outputs(it.per_token * it.width);
+    layer.keep(it.per_token * (matrices - 1) * it.width);
     if (it.shared_width == 0) return void(layer.route_mlp());
     layer.keep_product_input(h_, true);
     add_mlp_matrices(layer, h_, it.shared_width, model_.gated, false);

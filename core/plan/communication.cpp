@@ -32,8 +32,7 @@ int stage_with(const StageLayers& layers, int layer) {
 LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
     : token_parts_(execution.token_parts()),
       divides_messages_(divides_messages(job.parallelism)),
-      repeats_forward_(traits(execution.recomputation).repeats_all_reduces),
-      repeats_attention_(execution.recomputation != Recomputation::none) {
+      recomputation_(traits(execution.recomputation)) {
   const ParameterBytes bytes = parameter_bytes(job.training);
   gradient_ = bytes.synced;
   weight_ = bytes.weights;

@@ -103,20 +103,28 @@ class LayerBytes {
   /// How often they go around the ring in a pass.
   int key_rounds(int layer, Pass pass) const {
     if (keys_values(layer) == 0) return 0;
-    return pass == Pass::forward ? 1 : 2 + (repeats_attention_ ? 1 : 0);
+    return pass == Pass::forward ? 1 : 2 + (recomputation_.repeats_attention ? 1 : 0);
   }
   /// All-reduces of a layer's output in a tensor-parallel group, and all-to-alls among its experts, in a
   /// pass.
-  int all_reduces(int layer, Pass pass) const { return all_reduces_[at(layer)] * rounds(pass); }
-  int all_to_alls(int layer, Pass pass) const { return expert_tokens(layer) > 0 ? 2 * rounds(pass) : 0; }
+  int all_reduces(int layer, Pass pass) const {
+    const int all = all_reduces_[at(layer)];
+    return all + repeated(pass, recomputation_.repeats_mixers, 1) +
+           repeated(pass, recomputation_.repeats_mlps, all - 1);
+  }
+  int all_to_alls(int layer, Pass pass) const {
+    return expert_tokens(layer) > 0 ? 2 + repeated(pass, recomputation_.repeats_mlps, 2) : 0;
+  }
 
  private:
   static double between(const std::vector<double>& before, std::pair<int, int> layers) {
     return before[at(layers.second)] - before[at(layers.first)];
   }
 
-  /// Recomputation repeats the communications of the forward.
-  int rounds(Pass pass) const { return pass == Pass::backward && repeats_forward_ ? 2 : 1; }
+  /// How many of so many communications of the forward a pass repeats.
+  static int repeated(Pass pass, bool repeats, int count) {
+    return pass == Pass::backward && repeats ? count : 0;
+  }
 
   // Of all layers before, [layer].
   std::vector<double> elements_, expert_elements_, tied_, quantized_copies_, expert_copies_;
@@ -124,7 +132,8 @@ class LayerBytes {
   std::vector<int> all_reduces_;                              // [layer]: in the forward
   double gradient_ = 0, weight_ = 0;                          // bytes of an element
   int token_parts_ = 1;
-  bool divides_messages_ = true, repeats_forward_ = false, repeats_attention_ = false;
+  bool divides_messages_ = true;
+  RecomputationTraits recomputation_;
 };
 
 // What the devices of a stage send each other.

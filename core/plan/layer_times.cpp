@@ -307,7 +307,7 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Probl
         update *= kind.parameters / mesh.devices() / mesh.held_parameters(kind);
       // All steps of the attention but the last, which needs the last keys and values.
       const double hidden = attention_share(kind) * (mesh.context - 1) / mesh.context;
-      const bool repeats_attention = execution_.recomputation != Recomputation::none;
+      const bool repeats_attention = traits(execution_.recomputation).repeats_attention;
       times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update,
                                update * tied_share(kind), time.backward_s * weight_gradient_share(kind),
                                hidden * time.forward_s,

@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/base/kind_table.hpp"
 #include "core/plan/compression.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "core/plan/target.hpp"
 
 namespace dtfm {
@@ -194,6 +195,22 @@ Values run_any(const TargetTraits&, const Job&) {
   return {};
 }
 
+/// Without experts there is nothing of moe_act to recompute.
+void erase_without_effect(const Job& job, Values& recomputations) {
+  if (expert_count(job.model) == 0) std::erase(recomputations, SettingValue(name_of(Recomputation::moe_act)));
+}
+
+Values run_recomputations(const TargetTraits& target, const Job& job) {
+  Values values = values_of(target.recomputations);
+  erase_without_effect(job, values);
+  return values;
+}
+
+Values run_matmul_formats(const TargetTraits& target, const Job& job) {
+  if (traits(job.training.precision).bytes_per_element > 2) return values_of<MatmulFormat>(plain_products);
+  return values_of(target.matmul_formats);
+}
+
 Values run_optimizers(const TargetTraits& target, const Job& job) {
   return {name_of(target.optimizer(job.training.optimizer, job.training.precision))};
 }
@@ -296,7 +313,8 @@ constexpr auto settings = std::to_array<SettingTraits>({
                     "by Transformer Engine's recipes: fp8 (a scale per tensor, delayed or current), "
                     "fp8-blockwise (per 128 numbers), mxfp8 (per 32), nvfp4 (fp4, per 16). Weights, messages "
                     "and gradients stay in `precision`; kept inputs of products are quantized",
-         .target_rank = 0}),
+         .runs = run_matmul_formats,
+         .target_rank = 1}),
     of<&Training::optimizer>(
         {.kind = Setting::optimizer,
          .name = "optimizer",
@@ -500,11 +518,12 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .name = "recompute",
          .section = SettingSection::training,
          .meaning =
-             "activation recomputation in the backward pass: of the attention core, or of whole layers",
+             "activation recomputation in the backward pass: of the attention core (selective), of MLPs and "
+             "experts (mlp), of the activation functions of experts (moe_act), or of whole layers (full)",
          .may_be_auto = true,
          .may_be_list = true,
          .is_always_written = true,
-         .runs = run_kinds<&TargetTraits::recomputations>,
+         .runs = run_recomputations,
          .target_rank = 0,
          .diff = {.rank = 1}}),
     of<&Compression::activations, &Compression::activation_preset>(
@@ -635,6 +654,7 @@ std::vector<SettingValue> choices(const Job& job, Setting setting) {
   if (row.type != SettingType::name) return {};
   const std::vector<std::string_view> names = job.target ? row.names() : row.candidates();
   std::vector<SettingValue> values(names.begin(), names.end());
+  if (setting == Setting::recompute) erase_without_effect(job, values);
   if (!job.target) return values;
   const std::vector<SettingValue> run = values_run(traits(*job.target), job, setting);
   std::erase_if(values, [&](const SettingValue& it) { return !run.empty() && !is_among(run, it); });

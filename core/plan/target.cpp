@@ -45,6 +45,10 @@ constexpr std::array only_gpipe = {Schedule::gpipe};
 constexpr std::array dtfm_precisions = {Precision::fp16, Precision::fp32};  // --fp16, or not
 constexpr std::array pipelining_precisions = {Precision::bf16, Precision::tf32, Precision::fp32};
 constexpr std::array megatron_precisions = {Precision::tf32, Precision::bf16, Precision::fp16};
+// --fp8-recipe, --fp4-recipe.
+constexpr std::array megatron_matmul_formats = {MatmulFormat::precision, MatmulFormat::fp8,
+                                                MatmulFormat::fp8_blockwise, MatmulFormat::mxfp8,
+                                                MatmulFormat::nvfp4};
 constexpr std::array torchtitan_precisions = {Precision::bf16, Precision::tf32, Precision::fp32};
 
 // NCCL's rings follow the ranks of a group, host by host. DT-FM: data_parallel/dist_dp_utils.py.
@@ -55,8 +59,9 @@ constexpr std::array only_stage_major = {RankOrder::stage_major};
 constexpr std::array only_pipeline_major = {RankOrder::pipeline_major};
 constexpr std::array stage_major_first = {RankOrder::stage_major, RankOrder::pipeline_major};
 
-constexpr std::array all_recomputations = {Recomputation::none, Recomputation::selective,
-                                           Recomputation::full};
+constexpr std::array all_recomputations = {Recomputation::none, Recomputation::moe_act,
+                                           Recomputation::selective, Recomputation::mlp, Recomputation::full};
+constexpr std::array of_modules = {Recomputation::none, Recomputation::mlp, Recomputation::full};
 constexpr std::array none_or_full = {Recomputation::none, Recomputation::full};
 constexpr std::array only_full = {Recomputation::full};
 
@@ -196,6 +201,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .orders = stage_major_first,
      .optimizer_shardings = none_or_zero1,
      .precisions = megatron_precisions,
+     .matmul_formats = megatron_matmul_formats,
      .optimizer = megatron_adam,
      .messaging = Messaging::megatron,
      .cuts = LayerCuts::any,
@@ -243,7 +249,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .name = "pytorch-pipelining",
      .schedules = pipelining_schedules,
      .gradient_syncs = only_ring,
-     .recomputations = none_or_full,
+     .recomputations = of_modules,
      .orders = only_stage_major,
      .optimizer_shardings = none_or_zero1,
      .precisions = pipelining_precisions,
@@ -346,12 +352,36 @@ bool may_flush(const Job& job) {
   return !job.target || traits(*job.target).flushes != FlushSupport::never;
 }
 
+/// Transformer Engine quantizes matrices whose widths are multiples of 16 (check_dim_for_fp8_exec), or of the
+/// 32 numbers that share a scale of mxfp8.
+std::string quantization_obstacle(const Job& job, int tensor) {
+  const auto* model = std::get_if<Transformer>(&job.model);
+  if (model == nullptr || job.training.matmul == MatmulFormat::precision) return "";
+  const int multiple = job.training.matmul == MatmulFormat::mxfp8 ? 32 : 16;
+  const auto obstacle = [&](std::string_view what, int width, int devices) {
+    return width % (multiple * devices) == 0
+               ? std::string()
+               : fmt::format("{} {} is not a multiple of {}, as {} with tp={} requires", what, width,
+                             multiple * devices, name_of(job.training.matmul), devices);
+  };
+  std::vector<std::string> found = {obstacle("hidden", model->hidden, 1)};
+  if (has_block(*model, Mixer::attention) && model->latent.kv_rank == 0)
+    found.push_back(obstacle("the width of all heads,", model->heads * head_width(*model), tensor));
+  if (has_block(*model, Mlp::dense)) found.push_back(obstacle("feed_forward", mlp_width(*model), tensor));
+  if (has_block(*model, Mlp::experts))
+    found.push_back(obstacle("experts.width", model->experts.width, job.execution.expert > 1 ? 1 : tensor));
+  const auto first =
+      std::find_if(found.begin(), found.end(), [](const std::string& it) { return !it.empty(); });
+  return first == found.end() ? "" : *first;
+}
+
 std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tensor) {
   const auto* model = std::get_if<Transformer>(&job.model);
   if (model == nullptr || tensor == 1) return "";
   if (model->heads % tensor != 0)
     return fmt::format("{} heads are not a multiple of tp={}", model->heads, tensor);
   if (target.tensor_division == TensorDivision::heads) return "";
+  if (std::string obstacle = quantization_obstacle(job, tensor); !obstacle.empty()) return obstacle;
   const int kv_heads = model->latent.kv_rank > 0 ? model->heads : kv_head_count(*model);
   const bool replicates = target.tensor_division == TensorDivision::widths;
   if (kv_heads % tensor != 0 && (!replicates || tensor % kv_heads != 0))

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "core/collectives/collective.hpp"
+#include "core/model/matmul_format.hpp"
 #include "core/model/model_features.hpp"
 #include "core/model/optimizer.hpp"
 #include "core/model/precision.hpp"
@@ -52,6 +54,8 @@ enum class RankOrder : unsigned char { stage_major, pipeline_major };
 /// The name used on the command line, such as "stage-major".
 std::string_view rank_order_name(RankOrder order);
 
+inline constexpr std::array plain_products = {MatmulFormat::precision};
+
 struct TargetTraits {
   Target kind = {};
   std::string_view name = {};
@@ -61,8 +65,9 @@ struct TargetTraits {
   std::span<const Recomputation> recomputations = {};
   std::span<const RankOrder> orders = {};
   std::span<const OptimizerSharding> optimizer_shardings = {};
-  std::span<const CompressionMethod> compressions = {};  // besides none
-  std::span<const Precision> precisions = {};            // empty: all
+  std::span<const CompressionMethod> compressions = {};           // besides none
+  std::span<const Precision> precisions = {};                     // empty: all
+  std::span<const MatmulFormat> matmul_formats = plain_products;  // others only with 16 bits
   /// The optimizer, with its bytes per parameter, with which it trains a job that has this one.
   Optimizer (*optimizer)(Optimizer, Precision) = nullptr;
   bool shards_bf16 = false;  // in bf16, the replicas always partition the optimizer state
@@ -126,6 +131,9 @@ int min_stages(const Job& job);
 bool can_have_stages(const Job& job, int stages, int micro_batches);
 /// Whether the planner may add pipeline flushes within an iteration.
 bool may_flush(const Job& job);
+/// Why the products of a transformer cannot be quantized on so many tensor-parallel devices; empty if they
+/// can, or need not be.
+std::string quantization_obstacle(const Job& job, int tensor);
 /// Why a target cannot divide the layers of the job's model among so many devices; empty if it can.
 std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tensor);
 /// Whether every pipeline is a single stage on a single device, because of the job's optimizer sharding.

@@ -294,6 +294,9 @@ void check_model(const TargetTraits& target, const Job& job) {
                     "a Llama-like model (norm: rms, gated: true, positions: rotary, biases: false, "
                     "qk_norm: false)",
                     differences, target.name));
+  if (const std::string obstacle = quantization_obstacle(job, 1);
+      !obstacle.empty() && has(target.matmul_formats, job.training.matmul))
+    reject(obstacle + fmt::format("; plan with `matmul: {}`", name_of(MatmulFormat::precision)));
   const Precision precision = job.training.precision;
   if (target.flash_in_16_bits && transformer->flash_attention && traits(precision).bytes_per_element > 2)
     reject(

@@ -25,7 +25,7 @@ constexpr ExportedSettings exported = {{
     {Setting::micro_batch, SettingForm::file, "`--micro-batch-size` × `stage_data`"},
     {Setting::precision, SettingForm::file,
      "`--fp16`, `--bf16`; without them Transformer Engine multiplies in TF32"},
-    {Setting::matmul, SettingForm::built_in, "products are in the precision of the training"},
+    {Setting::matmul, SettingForm::file, "`--fp8-format`, `--fp8-recipe`, `--fp4-format`"},
     {Setting::optimizer, SettingForm::file, "`--optimizer adam`"},
     {Setting::pipeline, SettingForm::file, "`--pipeline-model-parallel-size`"},
     {Setting::data, SettingForm::layout, "ranks ÷ (tensor size × pipeline size × `stage_data`)"},
@@ -95,7 +95,7 @@ std::string size_flags(const Transformer& model) {
 }
 
 /// What a first run needs besides the plan. NullTokenizer adds one token to its vocabulary.
-std::string first_run_flags(const Transformer& model) {
+std::string first_run_flags(const Transformer& model, MatmulFormat matmul) {
   std::string flags = "  # A first run on generated tokens: README.md says what is assumed.\n";
   const bool is_llama = is_llama_like(model);
   flags += argument_line("--hidden-dropout", is_llama ? "0.0" : "0.1");
@@ -103,6 +103,8 @@ std::string first_run_flags(const Transformer& model) {
   if (!model.learned_positions) flags += argument_line("--rotary-base", "500000");
   if (model.latent.kv_rank > 0) flags += argument_line("--rotary-scaling-factor", "1.0");
   if (has_block(model, Mlp::experts)) flags += argument_line("--moe-aux-loss-coeff", "1e-2");
+  if (has_block(model, Mlp::experts) && matmul != MatmulFormat::precision)
+    flags += "  --moe-router-padding-for-quantization\n";
   if (!model.gated && bias_pattern(model) != BiasPattern::all) flags += "  --no-bias-gelu-fusion\n";
   flags += "  --mock-data\n  --tokenizer-type NullTokenizer\n";
   flags += argument_line("--vocab-size", fmt::format("{}", std::max(1, model.vocabulary - 1)));
@@ -155,7 +157,7 @@ ExportFiles files(const ExportBundle& bundle) {
   if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
   text += size_flags(model);
   for (const auto& [name, value] : io::megatron_arguments(run_of(bundle))) text += argument_line(name, value);
-  return {{file_name, text + first_run_flags(model) + ")\n"}};
+  return {{file_name, text + first_run_flags(model, training.matmul) + ")\n"}};
 }
 
 /// The ranks of rank_table.json as a rankfile, for io::read_megatron_plan.
@@ -217,8 +219,11 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
       "megatron.sh"};
   if (!model.learned_positions) notes.emplace_back("--rotary-base in megatron.sh is 500000, as in Llama 3");
   if (!is_llama_like(model)) notes.emplace_back("--hidden-dropout in megatron.sh is 0.1, as in GPT-2");
-  if (model.latent.kv_rank > 0)
-    notes.emplace_back("latent attention requires Transformer Engine");
+  const bool quantizes = bundle.job.training.matmul != MatmulFormat::precision;
+  if (model.latent.kv_rank > 0 || quantizes)
+    notes.push_back(fmt::format(
+        "{} requires Transformer Engine",
+        quantizes ? fmt::format("`matmul: {}`", name_of(bundle.job.training.matmul)) : "latent attention"));
   else
     notes.push_back(
         fmt::format("without Transformer Engine, append --transformer-impl local --no-rope-fusion "

@@ -81,7 +81,7 @@ class PlannedPipeline(PipelineModule):
         self._ends[-1] += len(after)
         super().__init__(before + [spec(Block, layer, "block") for layer in range(model.layers)] + after,
                          topology=PipeModelDataParallelTopology(num_pp=len(plan.layers), num_mp=1, num_dp=plan.replicas),
-                         loss_fn=model.loss, activation_checkpoint_interval=1 if plan.recompute else 0,
+                         loss_fn=model.loss, activation_checkpoint_interval=1 if plan.recompute == "full" else 0,
                          checkpointable_layers=["Block"])
 
     def _partition_layers(self, method: str = "planned") -> None:

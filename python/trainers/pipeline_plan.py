@@ -35,7 +35,7 @@ class PipelinePlan:
     model: Model
     layers: list[int]  # of every stage, in model order
     replicas: int
-    recompute: bool
+    recompute: str  # none, full or mlp
     precision: str  # fp32, tf32, bf16 or fp16
     context: int  # ranks that divide the tokens of every sequence
     options: dict  # keys that only one of the programs reads
@@ -44,7 +44,7 @@ class PipelinePlan:
     def read() -> "PipelinePlan":
         options = read_json(HERE / "pipeline.json")
         model = transformer_model(Transformer.read(options["model"]))
-        it = PipelinePlan(model, options["layers"], options["replicas"], options["recompute"] == "full",
+        it = PipelinePlan(model, options["layers"], options["replicas"], options["recompute"],
                           options["precision"], options["context"], options)
         if sum(it.layers) != model.layers:
             raise UserError(f"the stages of pipeline.json have {sum(it.layers)} layers, but the model has {model.layers}: "

@@ -33,16 +33,22 @@ OWN_SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b-blocking": Schedule1F1B}
 class StageModule(nn.Module):
     """The layers of a stage: the first one of the model has the embedding, the last one the head."""
 
-    def __init__(self, layers: list[TransformerLayer], recompute: bool):
+    def __init__(self, layers: list[TransformerLayer], recompute: str):
         super().__init__()
-        self.layers, self.recompute = nn.ModuleList(layers), recompute
+        self.layers = nn.ModuleList(layers)
+        for layer in layers:
+            if recompute != "none":
+                repeat_in_backward(layer.block if recompute == "full" else layer.block.mlp)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
-            for part in layer.segments():
-                is_repeated = self.recompute and part is layer.block
-                x = checkpoint(part, x, use_reentrant=False) if is_repeated else part(x)
+            x = layer(x)
         return x
+
+
+def repeat_in_backward(module: nn.Module) -> None:
+    """The module keeps only its input for the backward pass."""
+    module.forward = partial(checkpoint, module.forward, use_reentrant=False)
 
 
 class Weights:

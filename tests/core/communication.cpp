@@ -63,12 +63,13 @@ Job tied_job() {
 }  // namespace
 
 // arXiv 1909.08053, section 3: an all-reduce after the attention and one after the MLP, in each pass; full
-// recomputation repeats the forward (arXiv 2205.05198, section 5). A ring of t = 4 sends 2 (t − 1) / t of the
-// output of a layer each time (Patarasu and Yuan, 2009). A micro-batch of 5 sequences has S = 5 · 1e6 bytes;
-// a stage has one layer.
+// recomputation repeats the forward, that of MLPs the second one (arXiv 2205.05198, section 5). A ring of t =
+// 4 sends 2 (t − 1) / t of the output of a layer each time (Patarasu and Yuan, 2009). A micro-batch of 5
+// sequences has S = 5 · 1e6 bytes; a stage has one layer.
 TEST_CASE("the devices of a stage all-reduce the output of every layer twice per pass") {
   for (const auto& [recomputation, count] : {std::pair(Recomputation::none, 4),
                                              {Recomputation::selective, 4},
+                                             {Recomputation::mlp, 5},
                                              {Recomputation::full, 6}}) {
     Job job = chain_job(3, 1e6, 1e6);
     job.execution.micro_batch = 5;
@@ -127,8 +128,9 @@ TEST_CASE("replicas send the bytes stated in the ZeRO paper") {
           const auto sent = sent_bytes(communications_of(job, plan_of(job, 1, n, 2)), micro_batches);
           REQUIRE(sent.size() == at(n));
           for (const auto& [device, bytes] : sent)
-            CHECK(bytes == Approx((n - 1.0) / n * ((it.gradients + m * it.repeated_gradients) * g +
-                                                   (it.parameters + m * it.repeated_parameters) * p)));
+            CHECK(bytes == Approx((n - 1.0) / n *
+                                  ((it.gradients + m * it.repeated_gradients) * g +
+                                   (it.parameters + m * it.repeated_parameters) * p)));
         }
 }
 
@@ -214,8 +216,8 @@ TEST_CASE("the ends of every pipeline all-reduce the gradients of tied embedding
     CHECK(it.layers == std::pair(3, 4));
     tied.push_back(it.devices);
   }
-  CHECK(tied == std::vector<std::vector<int>>{
-                    {0, 3}, {0, 4}, {1, 5}, {1, 6}, {7, 10}, {7, 11}, {8, 12}, {8, 13}});
+  CHECK(tied ==
+        std::vector<std::vector<int>>{{0, 3}, {0, 4}, {1, 5}, {1, 6}, {7, 10}, {7, 11}, {8, 12}, {8, 13}});
   CHECK(synchronized == 4 * (parameters + 500 * 16));  // both copies
 
   synchronized = 0;

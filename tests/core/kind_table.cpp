@@ -81,17 +81,26 @@ TEST_CASE("more recomputation keeps less and repeats more") {
   layer.head = Flops(1);
   layer.activation_memory = Bytes(100);
   layer.attention_memory = Bytes(30);
+  layer.mlps = Flops(4);
+  layer.mlp_memory = Bytes(50);
+  layer.expert_outputs_memory = Bytes(9);
   const auto kept = [&](Recomputation it) { return traits(it).kept(layer, Bytes(8)).value(); };
   const auto working = [&](Recomputation it) { return traits(it).working(layer).value(); };
   const auto repeated = [&](Recomputation it) { return traits(it).repeated_share(layer); };
   CHECK(kept(Recomputation::none) == 100);
+  CHECK(kept(Recomputation::moe_act) == 91);
   CHECK(kept(Recomputation::selective) == 70);
+  CHECK(kept(Recomputation::mlp) == 50);
   CHECK(kept(Recomputation::full) == 8);
   CHECK(working(Recomputation::none) == 0);
+  CHECK(working(Recomputation::moe_act) == 9);
   CHECK(working(Recomputation::selective) == 30);
+  CHECK(working(Recomputation::mlp) == 50);
   CHECK(working(Recomputation::full) == 100);
   CHECK(repeated(Recomputation::none) == 0);
+  CHECK(repeated(Recomputation::moe_act) == 0);
   CHECK(repeated(Recomputation::selective) == 0.2);
+  CHECK(repeated(Recomputation::mlp) == 0.4);
   CHECK(repeated(Recomputation::full) == 0.9);
 }
 

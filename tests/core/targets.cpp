@@ -176,7 +176,8 @@ TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1
   };
   CHECK(change(Target::megatron) == "");
   CHECK(change(Target::deepspeed) == "");
-  CHECK(change(Target::torchtitan) == "optimizer_sharding none instead of zero1");
+  CHECK(change(Target::torchtitan) == "");
+  CHECK(change(Target::dtfm) == "optimizer_sharding none instead of zero1");
   job.execution.optimizer_sharding = OptimizerSharding::zero2;
   CHECK(change(Target::deepspeed) == "optimizer_sharding zero1 instead of zero2");  // always in bf16
   Plan plan = plan_of(job, 1, 2, 8);
@@ -184,7 +185,7 @@ TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1
   CHECK(run_on_target(plan, job, Target::megatron).plan.execution.optimizer_sharding ==
         OptimizerSharding::zero1);
   CHECK(run_on_target(plan, job, Target::torchtitan).plan.execution.optimizer_sharding ==
-        OptimizerSharding::none);
+        OptimizerSharding::zero1);
   restrict_to_target(open, Target::megatron);
   CHECK(open.automatic[Setting::optimizer_sharding]);
   CHECK(is_choice(open, Setting::optimizer_sharding, "zero1"));
@@ -305,15 +306,22 @@ TEST_CASE("a model is rejected with the first feature that its target does not b
   };
   const auto experts = [](Transformer& it) { it.experts = {.count = 8, .per_token = 2, .width = 64}; };
   const auto qkv_biases = [](Transformer& it) { it.biases.qkv = true; };
-  for (const Target target :
-       {Target::torchtitan, Target::deepspeed, Target::pytorch_pipelining, Target::dtfm}) {
+  for (const Target target : {Target::torchtitan, Target::deepspeed, Target::dtfm}) {
     CHECK(error(target, experts) ==
-          fmt::format(
-              "{0}: the model has experts, which exports to {0} do not write; use --to pytorch or megatron",
-              name_of(target)));
+          fmt::format("{0}: the model has experts, which exports to {0} do not write; use --to pytorch or "
+                      "megatron or pytorch-pipelining",
+                      name_of(target)));
     CHECK_THAT(error(target, qkv_biases),
                contains("the model has biases of queries, keys and values only, which"));
   }
+  CHECK(error(Target::pytorch_pipelining, experts) == "no error");
+  CHECK(error(Target::pytorch_pipelining,
+              [](Transformer& it) {
+                it.experts = {
+                    .count = 8, .per_token = 2, .width = 64, .shared_width = 64, .shared_gate = true};
+              }) ==
+        "pytorch-pipelining: the model has gated shared experts, which exports to pytorch-pipelining do not "
+        "write; use --to pytorch or megatron");
   for (const Target target : {Target::pytorch, Target::megatron}) {
     CHECK(error(target, experts) == "no error");
     CHECK(error(target, qkv_biases) == "no error");

@@ -52,6 +52,9 @@ TEST_CASE("times are those of the layers scaled and divided by speed") {
   CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}, constants).backward_s == Approx(6 * block));
   CHECK(load_of(tiny_transformer(Recomputation::selective), {1, 3}, constants).backward_s ==
         Approx(4 * block * (1 + 8192.0 / 65536)));
+  // The MLP: 16 · 16 · 64 = 16,384 FLOPs.
+  CHECK(load_of(tiny_transformer(Recomputation::mlp), {1, 3}, constants).backward_s ==
+        Approx(4 * block * (1 + 16384.0 / 65536)));
   CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}, constants).model_flops == load.model_flops);
   Calibration launched = constants;
   launched.micro_batch_overhead_s = 0.125;
@@ -98,11 +101,38 @@ TEST_CASE("a process takes memory whatever its layers") {
   CHECK(required_memory(problem, plan).front() == without + 3e9);
 }
 
+// 3 experts of width 10, of which a token visits 2; gated; a shared one of width 6. Per token of 16, in fp16:
+// logits and scores 8 · 3; per visit the input 2 · 8, gate, other factor and product 3 · 2 · 10; of the
+// shared one 3 · 2 · 6, and its input, which is that of the layer. FLOPs per token: router 2 · 8 · 3, experts
+// 2 visits · 2 · 3 · 8 · 10, shared 2 · 3 · 8 · 6.
+TEST_CASE("recomputed experts keep only the input of their layer") {
+  const auto load = [](Recomputation recomputation) {
+    Job job = tiny_transformer(recomputation);
+    auto& model = std::get<Transformer>(job.model);
+    model.gated = true;
+    model.experts = {.count = 3, .per_token = 2, .width = 10, .shared_width = 6};
+    return load_of(job, {1, 3});
+  };
+  const StageLoad none = load(Recomputation::none), mlp = load(Recomputation::mlp),
+                  outputs = load(Recomputation::moe_act);
+  const double kept = 16 * (24 + 2 * (16 + 60) + 36), flops = 16 * (48 + 2 * 480 + 288);
+  CHECK(none.activation_bytes - mlp.activation_bytes == 2 * 2 * kept);
+  CHECK(mlp.working_bytes == 2 * kept);
+  CHECK(mlp.backward_s - none.backward_s == Approx(2 * 2 * flops / 1e12));
+  CHECK(none.activation_bytes - outputs.activation_bytes == 2 * 2 * 16 * 2 * 2 * 10);
+  CHECK(outputs.working_bytes == 2 * 16 * 2 * 2 * 10);
+  CHECK(outputs.backward_s == none.backward_s);
+}
+
 TEST_CASE("activation memory is what recomputation leaves") {
   // Two blocks of two sequences; the output is stored, too: 2 · 256.
   CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}).activation_bytes ==
         2 * (2 * (4352 + 2560) + 256));
   CHECK(load_of(tiny_transformer(Recomputation::selective), {1, 3}).activation_bytes == 2 * (2 * 4352 + 256));
+  // The MLP keeps input and output of its activation function, 2 · 4 · 128 · 2 bytes.
+  CHECK(load_of(tiny_transformer(Recomputation::mlp), {1, 3}).activation_bytes ==
+        2 * (2 * (4352 + 2560 - 2048) + 256));
+  CHECK(load_of(tiny_transformer(Recomputation::mlp), {1, 3}).working_bytes == 2 * 2048);
   CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}).activation_bytes == 2 * (2 * 256 + 256));
   CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}).working_bytes == 2 * (4352 + 2560));
   CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}).working_bytes == 0);

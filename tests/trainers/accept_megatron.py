@@ -83,6 +83,14 @@ REFUSED = {
     "biases: true, experts: {count: 8, per_token: 2, width: 32, shared_width: 32, biases: true, router_bias: true}":
         "shared experts without biases",
 }  # fmt: skip
+# fp8, fp8_recipe or fp4, fp4_recipe of megatron-core: the matmul of a job
+MATMULS = {
+    None: "precision",
+    ("hybrid", "tensorwise"): "fp8",
+    ("e4m3", "blockwise"): "fp8-blockwise",
+    ("e4m3", "mxfp8"): "mxfp8",
+    ("e2m1", "nvfp4"): "nvfp4",
+}
 GRID = {
     "model": MODELS + [text for name, text in TODAY.items() if not name.startswith("GPT")],
     "cluster": list(exported_plans.CLUSTERS),
@@ -90,7 +98,7 @@ GRID = {
     "micro_batch": [1, 2, "auto"],
     "precision": ["bf16", "bf16", "fp16", "fp32", "tf32"],
     "optimizer": ["adam-16", "adam-18", "sgd-8", "sgd-12", "host-offload"],
-    "recompute": ["none", "selective", "full", "auto"],
+    "recompute": ["none", "selective", "mlp", "full", "auto"],
     "tensor": [1, 2, "auto", "auto", 4],
     "schedule": ["auto", "1f1b", "gpipe", "interleaved"],
     "chunks": [2, 3],
@@ -144,6 +152,12 @@ class Flags:
                 continue
             if i == len(arguments) or arguments[i].startswith("--"):
                 problems.append(f"{name} has no value")
+                continue
+            if row["nargs"] == "+":
+                count = next((n for n, word in enumerate(arguments[i:]) if word.startswith("--")), len(arguments) - i)
+                # core_transformer_config_from_args takes a single cp_comm_type for all layers.
+                given[row["dest"]] = arguments[i] if count == 1 and name == "--cp-comm-type" else arguments[i : i + count]
+                i += count
                 continue
             try:
                 value = {"int": int, "float": float}.get(row["type"], str)(arguments[i])
@@ -236,7 +250,10 @@ def core_objects(a, given, d, **more):
     from megatron.core.distributed import DistributedDataParallelConfig
     from megatron.core.optimizer import OptimizerConfig
     from megatron.core.transformer.enums import AttnBackend
+    from megatron.core.transformer import transformer_config
     from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
+
+    transformer_config.is_te_min_version = lambda *_, **__: True  # Transformer Engine needs a GPU to install
 
     dtype = torch.float16 if a.fp16 else torch.bfloat16 if a.bf16 else torch.float32
 
@@ -330,12 +347,37 @@ def may_be_pipeline_major(plan):
     return how.get("expert", 1) in (1, own) or len(stages) == 1
 
 
+def check_quantized(checks, flags, planner):
+    """Quantized products of dense models and experts; of widths that no kernel supports they are refused."""
+    cluster = exported_plans.cluster_text("hosts").replace("H100", "B200")
+    (planner.folder / "blackwell.yaml").write_text(cluster)
+    models = {name: TODAY[name] for name in ("Mixtral", "Qwen3-MoE", "DeepSeek-V3", "Mistral", "Qwen3")}
+    grid = {"name": list(models), "matmul": [it for it in MATMULS.values() if it != "precision"], "tensor": [1, 1, 2],
+            "recompute": ["none", "full", "mlp", "moe_act"], "precision": ["bf16", "fp16"], "sharding": ["none", "zero1"]}  # fmt: skip
+    exported, formats = 0, set()
+    for it in exported_plans.combinations(60, **grid):
+        training = {"global_batch": 64, "micro_batch": 2, **{key: it[key] for key in ("precision", "recompute", "matmul")}}
+        parallelism = {"optimizer_sharding": it["sharding"], "gradient_sync": "ring", "tensor": it["tensor"]}
+        job = exported_plans.job_text(models[it["name"]], training, parallelism)
+        status, error, path = planner.plan("blackwell.yaml", job)
+        checks.holds(it["name"], f"{it} planned: {error}", status == 0 or "is not a multiple of" in error)
+        if status:
+            continue
+        accept(checks, flags, planner.export(path, "blackwell.yaml"))
+        exported, formats = exported + 1, formats | {it["matmul"]}
+    checks.holds("quantized", f"exports: {exported} of {formats}", exported >= 40 and len(formats) == 4)
+    narrow = exported_plans.job_text(TINY.replace("feed_forward: 96", "feed_forward: 88") + "biases: false",
+                                     {"global_batch": 16, "precision": "bf16", "matmul": "fp8"}, {})  # fmt: skip
+    status, error, _ = planner.plan("blackwell.yaml", narrow)
+    checks.holds("narrow MLP", f"refused: {error}", status == 3 and "feed_forward 88 is not a multiple of 16" in error)
+
+
 def check_experts(checks, flags, planner):
     """Experts divided among devices, with other degrees, precisions and orders."""
     exported, contexts, degrees = 0, 0, set()
     grid = {"model": [it for it in TODAY.values() if "experts" in it], "cluster": ["host", "hosts", "pairs"],
             "expert": [1, 2, 4, 8, "auto"], "tensor": [1, 1, 2], "pipeline": [1, 2, "auto"], "precision": ["bf16", "fp16"],
-            "sharding": ["none", "zero1"], "recompute": ["none", "full"], "order": ["stage-major", "pipeline-major"],
+            "sharding": ["none", "zero1"], "recompute": ["none", "full", "mlp", "moe_act"], "order": ["stage-major", "pipeline-major"],
             "schedule": ["1f1b-blocking", "interleaved"], "context": [1, 1, 2, "auto"]}  # fmt: skip
     for it in exported_plans.combinations(190, **grid):
         training = {"global_batch": 64, "micro_batch": 8, **{key: it[key] for key in ("precision", "recompute")}}
@@ -380,6 +422,9 @@ def check_settings(checks, export, a, objects, order):
     checks.same(where, "expert", transformer.expert_model_parallel_size, plan("expert", 1))
     precision = "fp16" if transformer.fp16 else "bf16" if transformer.bf16 else "tf32"
     checks.same(where, "precision", precision, plan("precision"))
+    recipe = (transformer.fp8, transformer.fp8_recipe) if transformer.fp8 else (transformer.fp4, transformer.fp4_recipe)
+    checks.same(where, "matmul", MATMULS[recipe if recipe[0] else None], plan("matmul", "precision"))
+    checks.holds(where, "padding", (a.moe_router_padding_for_quantization or False) == bool(recipe[0] and "experts" in model))
     checks.same(where, "optimizer", optimizer.optimizer, "adam")
     checks.same(where, "bytes", plan("optimizer"), {"fp16": "adam-20", "bf16": "adam-18", "tf32": "adam-16"}[precision])
     checks.same(where, "offload", optimizer.optimizer_cpu_offload, False)
@@ -395,11 +440,15 @@ def check_settings(checks, export, a, objects, order):
     if tensor > 1:
         checks.same(where, "sequence_parallel", transformer.sequence_parallel, plan("sequence_parallel", True))
     recompute = transformer.recompute_granularity or "none"
+    if recompute == "selective":
+        modules = set(transformer.recompute_modules)
+        recompute = {"core_attn": "selective", "moe_act": "moe_act"}.get(" ".join(modules), "mlp")
+        kinds = {it.get("mlp", "experts") for it in export.model.get("blocks", [{}])} if "experts" in export.model else {"dense"}
+        mlps = {"moe" if kind == "experts" else "mlp" for kind in kinds}
+        checks.holds(where, f"recomputed modules {modules}", recompute != "mlp" or modules == mlps)
     checks.same(where, "recompute", recompute, plan("recompute"))
     if recompute == "full":
         checks.same(where, "recomputed layers", (transformer.recompute_method, transformer.recompute_num_layers), ("uniform", 1))
-    if recompute == "selective":
-        checks.same(where, "recomputed modules", transformer.recompute_modules, ["core_attn"])
     tied = model.get("tied", True)
     checks.same(where, "tied", not a.untie_embeddings_and_output_weights, tied)
     checks.same(where, "tied_embedding_sync", plan("tied_embedding_sync", False), tied or "predicted_tokens" in model)
@@ -593,7 +642,8 @@ def main():
                 accept(checks, flags, export, it["order"])
         check_models(checks, flags, planner)
         check_experts(checks, flags, planner)
-        planner.check_coverage(checks, 150, schedule=2, recompute=3, precision=3, overlap=2, optimizer_sharding=2)
+        check_quantized(checks, flags, planner)
+        planner.check_coverage(checks, 150, schedule=2, recompute=4, precision=3, overlap=2, optimizer_sharding=2)
         check_findings(checks, flags, planner)
         if REPORTS.exists():
             check_report(checks, flags, planner)

@@ -64,7 +64,7 @@ class Pipelining(exported.Exported):
             self.export(2, 1, training={**sgd, "recompute": "full"}, schedule="1f1b", context=2),
             self.export(2, 1, training=sgd, schedule="zb-h1", context=2, optimizer_sharding="zero1"),
         ]
-        ring_of_mixture = self.export(2, 1, mixture, sgd, schedule="gpipe", context=2, optimizer_sharding="zero1")
+        ring_of_mixture = self.export(2, 1, mixture, {**sgd, "recompute": "mlp"}, schedule="gpipe", context=2, optimizer_sharding="zero1")
         in_bf16 = [self.export(2, 2, training={"precision": "bf16", "optimizer": "sgd-12"}, schedule="1f1b", optimizer_sharding=sharding)
                    for sharding in ("none", "zero1")]
         folders = [*like_dense, of_mixture, ring_of_mixture, *in_bf16]

@@ -69,6 +69,11 @@ bool is_flag(std::string_view word) {
   return word.size() > 2 && word.starts_with("--");
 }
 
+/// As those of modules of Megatron-LM.
+bool is_name(std::string_view word) {
+  return std::all_of(word.begin(), word.end(), [](char it) { return (it >= 'a' && it <= 'z') || it == '_'; });
+}
+
 struct LocatedWord {
   std::string text, where;
 };
@@ -84,7 +89,7 @@ std::vector<LocatedWord> read_words(std::string_view text, const std::string& fi
 /// Parses the value of a flag that takes one; adds an error if it is not a number where one is expected.
 MegatronFlags::Value parse_flag_value(const KnownFlag& flag, const LocatedWord& word, InputErrors& errors) {
   MegatronFlags::Value value{word.text, word.where, {}};
-  if (flag.argument == FlagArgument::word) return value;
+  if (flag.argument != FlagArgument::number) return value;
   int number = 0;
   const char* end = word.text.data() + word.text.size();
   const auto [stop, status] = std::from_chars(word.text.data(), end, number);
@@ -116,7 +121,10 @@ MegatronFlags::MegatronFlags(std::string_view text, const std::string& file, Inp
     } else if (equals != word.npos) {
       add(name, parse_flag_value(*flag, {word.substr(equals + 1), where}, errors), errors);
     } else if (i + 1 < words.size() && !is_flag(words[i + 1].text)) {
-      add(name, parse_flag_value(*flag, words[++i], errors), errors);
+      LocatedWord value = words[++i];
+      while (flag->argument == FlagArgument::words && i + 1 < words.size() && is_name(words[i + 1].text))
+        value.text += " " + words[++i].text;
+      add(name, parse_flag_value(*flag, value, errors), errors);
     } else {
       errors.add(where, name + " requires a value");
     }

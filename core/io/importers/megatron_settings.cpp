@@ -21,7 +21,8 @@ constexpr double max_every = 1e9;  // N of "every Nth layer"
 
 /// The second flag stands for the first with the value `selective`.
 constexpr std::string_view recompute_granularity = "--recompute-granularity",
-                           recompute_activations = "--recompute-activations";
+                           recompute_activations = "--recompute-activations",
+                           recompute_modules = "--recompute-modules", fp8_recipe_flag = "--fp8-recipe";
 
 // Flags on which others depend.
 constexpr std::string_view group_flag = "--group-query-attention", no_bias_flag = "--disable-bias-linear",
@@ -125,8 +126,62 @@ std::string constant(const MegatronFlags&, const MegatronRun&) {
 
 constexpr char adam[] = "adam", dropout[] = "0.1", layer_norm[] = "LayerNorm", learned[] = "learned_absolute",
                one[] = "1", two[] = "2", core_attention[] = "core_attn", vanilla[] = "vanilla",
-               allgather[] = "allgather", kv_lora_rank[] = "32", qk_head_dim[] = "128",
+               allgather[] = "allgather", delayed[] = "delayed", kv_lora_rank[] = "32", qk_head_dim[] = "128",
                qk_pos_emb_head_dim[] = "64", v_head_dim[] = "128";
+
+/// Of the products of a job; empty without fp8. Scales of fp8 are current ones: with delayed ones,
+/// activation functions cannot be recomputed.
+std::string_view fp8_recipe(MatmulFormat format) {
+  switch (format) {
+    case MatmulFormat::precision:
+    case MatmulFormat::nvfp4:
+      return "";
+    case MatmulFormat::fp8:
+      return "tensorwise";
+    case MatmulFormat::fp8_blockwise:
+      return "blockwise";
+    case MatmulFormat::mxfp8:
+      return "mxfp8";
+  }
+  return "";
+}
+
+MatmulFormat matmul_format(const MegatronFlags& flags) {
+  if (flags.has("--fp4-format")) return MatmulFormat::nvfp4;
+  if (!flags.has("--fp8-format")) return MatmulFormat::precision;
+  for (const MatmulFormatTraits& it : matmul_format_table())
+    if (flags.has(fp8_recipe_flag) && flags.text(fp8_recipe_flag) == fp8_recipe(it.kind)) return it.kind;
+  return MatmulFormat::fp8;
+}
+
+/// Both have a scale per tensor.
+std::string common_recipe(const std::string& text, const MegatronFlags&, const MegatronRun&) {
+  return text == delayed ? "tensorwise" : text;
+}
+
+/// The modules that a selective recomputation repeats; nullopt: the default, core_attn.
+std::optional<std::string> recomputed_modules(const MegatronRun& run) {
+  const Recomputation kind = run.job.execution.recomputation;
+  if (kind == Recomputation::moe_act) return "moe_act";
+  if (kind != Recomputation::mlp) return std::nullopt;
+  if (!has_experts(run.job)) return "mlp";
+  return has_block(model_of(run.job), Mlp::dense) ? "mlp moe" : "moe";
+}
+
+/// The setting of flags with `--recompute-granularity selective`. Of other modules, it remains as it is.
+std::string selective_recomputation(const MegatronFlags& flags) {
+  const std::string modules = flags.has(recompute_modules) ? flags.text(recompute_modules) : core_attention;
+  for (const auto& [text, name] :
+       {std::pair("core_attn", Recomputation::selective), std::pair("moe_act", Recomputation::moe_act),
+        std::pair("mlp", Recomputation::mlp), std::pair("moe", Recomputation::mlp),
+        std::pair("mlp moe", Recomputation::mlp), std::pair("moe mlp", Recomputation::mlp)})
+    if (modules == text) return std::string(name_of(name));
+  return modules;
+}
+
+std::string common_modules(const std::string& text, const MegatronFlags&, const MegatronRun&) {
+  return text == "moe mlp" ? "mlp moe" : text;
+}
 
 std::string common_backend(const std::string& text, const MegatronFlags& flags, const MegatronRun& run) {
   if (text == "auto" || text == "fused") return default_attention(flags, run);
@@ -416,7 +471,21 @@ const MegatronSettingFlag execution_flags[] = {
     {"--bf16", FlagArgument::none,
      [](const MegatronRun& run) { return given_if(run.job.training.precision == Precision::bf16); },
      says<Setting::precision>},
-    {"--fp8-format", FlagArgument::word, never, says<Setting::precision>},
+    {"--fp8-format", FlagArgument::word,
+     [](const MegatronRun& run) -> Value {
+       const MatmulFormat format = run.job.training.matmul;
+       return given_if(!fp8_recipe(format).empty(), format == MatmulFormat::fp8 ? "hybrid" : "e4m3");
+     },
+     says<Setting::matmul>},
+    {fp8_recipe_flag, FlagArgument::word,
+     [](const MegatronRun& run) {
+       return given_if(!fp8_recipe(run.job.training.matmul).empty(),
+                       std::string(fp8_recipe(run.job.training.matmul)));
+     },
+     says<Setting::matmul>, constant<delayed>, "--fp8-format", common_recipe},
+    {"--fp4-format", FlagArgument::word,
+     [](const MegatronRun& run) { return given_if(run.job.training.matmul == MatmulFormat::nvfp4, "e2m1"); },
+     says<Setting::matmul>},
     {"--optimizer", FlagArgument::word,
      [](const MegatronRun& run) -> Value {
        const Optimizer optimizer = run.job.training.optimizer;
@@ -463,7 +532,7 @@ const MegatronSettingFlag execution_flags[] = {
     {recompute_granularity, FlagArgument::word,
      [](const MegatronRun& run) {
        const Recomputation kind = run.job.execution.recomputation;
-       return given_if(kind != Recomputation::none, std::string(name_of(kind)));
+       return given_if(kind != Recomputation::none, kind == Recomputation::full ? "full" : "selective");
      },
      says<Setting::recompute>},
     {"--recompute-method", FlagArgument::word,
@@ -476,7 +545,8 @@ const MegatronSettingFlag execution_flags[] = {
        return given_if(run.job.execution.recomputation == Recomputation::full, "1");
      },
      says<Setting::recompute>},
-    {"--recompute-modules", FlagArgument::word, never, says<Setting::recompute>, constant<core_attention>},
+    {recompute_modules, FlagArgument::words, recomputed_modules, says<Setting::recompute>,
+     constant<core_attention>, "", common_modules},
 };
 
 bool is_same(const Value& a, const Value& b) {
@@ -522,7 +592,8 @@ bool matters(const MegatronFlags& flags, const MegatronSettingFlag& row, const M
   if (row.name == "--recompute-method" || row.name == "--recompute-num-layers")
     return flags.has(recompute_granularity) && flags.text(recompute_granularity) == "full" &&
            run.job.execution.recomputation == Recomputation::full;
-  if (row.name == "--recompute-modules") return run.job.execution.recomputation == Recomputation::selective;
+  if (row.name == recompute_modules)
+    return flags.has(recompute_granularity) && flags.text(recompute_granularity) == "selective";
   if (row.name == "--sequence-parallel") return run.tensor > 1;
   if (row.name == "--microbatch-group-size-per-virtual-pipeline-stage") return has_chunks(run.job);
   if (row.name == "--use-precision-aware-optimizer") return !flags.has("--optimizer-cpu-offload");
@@ -567,6 +638,7 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
       {Setting::micro_batch,
        fmt::format("{}", flags.number("--micro-batch-size").value_or(1) * stage_data.value_or(1))},
       {Setting::precision, std::string(name_of(precision))},
+      {Setting::matmul, std::string(name_of(matmul_format(flags)))},
       {Setting::optimizer,
        optimizer == adam
            ? std::string(name_of(traits(Target::megatron).optimizer(Optimizer::adam_16, precision)))
@@ -582,8 +654,9 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
       {Setting::tied_embedding_sync,
        flags.has("--untie-embeddings-and-output-weights") && !flags.has(prediction_flag) ? "false" : "true"},
       {Setting::sequence_parallel, has_groups ? is_given("--sequence-parallel") : "true"},
-      {Setting::recompute,
-       flags.has(recompute_activations) ? "selective" : word(recompute_granularity, "none")}};
+      {Setting::recompute, flags.has(recompute_activations) || word(recompute_granularity, "") == "selective"
+                               ? selective_recomputation(flags)
+                               : word(recompute_granularity, "none")}};
 }
 
 std::vector<std::string> megatron_differences(const MegatronFlags& flags, const MegatronRun& run) {

@@ -15,7 +15,7 @@ namespace dtfm::io {
 
 class MegatronFlags;
 
-enum class FlagArgument : unsigned char { none, number, word };
+enum class FlagArgument : unsigned char { none, number, word, words };
 
 /// A job as Megatron-LM runs it, whose settings are decided.
 struct MegatronRun {
