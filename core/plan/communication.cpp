@@ -238,6 +238,11 @@ Communication parameter_gather(const LayerBytes& bytes, const Communication& gra
 
 std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
                                       std::span<const StageLayers* const> layers) {
+  // FSDP2 has reduce-scattered the gradients before, so that each replica sends its part.
+  const bool are_scattered =
+      traits(plan.execution.optimizer_sharding).optimizer && plan.execution.messaging == Messaging::torch;
+  const double copies =
+      are_scattered ? 1 / static_cast<double>(plan.pipelines.size()) : plan.execution.token_parts();
   std::vector<Communication> syncs;
   syncs.reserve(layers.size());
   for (int layer = 1; layer < bytes.layers(); ++layer)
@@ -258,7 +263,7 @@ std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
                          .part = part,
                          .parts = parts,
                          .algorithm = pair_all_reduce,
-                         .bytes = bytes.tied_gradients(layer) * plan.execution.token_parts() / parts});
+                         .bytes = bytes.tied_gradients(layer) * copies / parts});
     }
   return syncs;
 }

@@ -195,9 +195,11 @@ Values run_any(const TargetTraits&, const Job&) {
   return {};
 }
 
-/// Without experts there is nothing of moe_act to recompute.
+/// Without experts there is nothing of moe_act to recompute; of chains, MLPs are not known.
 void erase_without_effect(const Job& job, Values& recomputations) {
   if (expert_count(job.model) == 0) std::erase(recomputations, SettingValue(name_of(Recomputation::moe_act)));
+  if (std::holds_alternative<LayerChain>(job.model))
+    std::erase(recomputations, SettingValue(name_of(Recomputation::mlp)));
 }
 
 Values run_recomputations(const TargetTraits& target, const Job& job) {
@@ -517,9 +519,11 @@ constexpr auto settings = std::to_array<SettingTraits>({
         {.kind = Setting::recompute,
          .name = "recompute",
          .section = SettingSection::training,
-         .meaning =
-             "activation recomputation in the backward pass: of the attention core (selective), of MLPs and "
-             "experts (mlp), of the activation functions of experts (moe_act), or of whole layers (full)",
+         .meaning = "activation recomputation in the backward pass: of the activation functions of experts "
+                    "(moe_act), "
+                    "of the attention core (selective), of MLPs and experts (mlp), or of whole layers "
+                    "(full). moe_act "
+                    "has no effect without experts, nor mlp on models that are given layer by layer",
          .may_be_auto = true,
          .may_be_list = true,
          .is_always_written = true,

@@ -255,6 +255,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .precisions = pipelining_precisions,
      .optimizer = pipelining_optimizer,
      .messaging = Messaging::torch,
+     .min_interleaved_stages = 2,  // FSDP2 would unite embeddings that two stages of a rank share
      .features = runtime_features,
      .model_obstacle = runtime_obstacle,
      .encoders = false,
@@ -358,18 +359,28 @@ std::string quantization_obstacle(const Job& job, int tensor) {
   const auto* model = std::get_if<Transformer>(&job.model);
   if (model == nullptr || job.training.matmul == MatmulFormat::precision) return "";
   const int multiple = job.training.matmul == MatmulFormat::mxfp8 ? 32 : 16;
-  const auto obstacle = [&](std::string_view what, int width, int devices) {
+  const auto obstacle = [&](std::string_view what, long long width, int devices) {
     return width % (multiple * devices) == 0
                ? std::string()
                : fmt::format("{} {} is not a multiple of {}, as {} with tp={} requires", what, width,
                              multiple * devices, name_of(job.training.matmul), devices);
   };
+  const bool attends = has_block(*model, Mixer::attention) || has_block(*model, Mixer::window_attention);
   std::vector<std::string> found = {obstacle("hidden", model->hidden, 1)};
-  if (has_block(*model, Mixer::attention) && model->latent.kv_rank == 0)
-    found.push_back(obstacle("the width of all heads,", model->heads * head_width(*model), tensor));
+  if (attends && model->latent.kv_rank == 0) {
+    const long long width = head_width(*model);
+    found.push_back(obstacle("the width of all heads,", model->heads * width, tensor));
+    found.push_back(obstacle("the width of key-value heads,", kv_head_count(*model) * width, 1));
+  }
+  if (attends && model->latent.kv_rank > 0)
+    for (const auto& [what, width] : {std::pair("latent_attention.kv_rank", model->latent.kv_rank),
+                                      std::pair("latent_attention.query_rank", model->latent.query_rank)})
+      found.push_back(obstacle(what, width, 1));
   if (has_block(*model, Mlp::dense)) found.push_back(obstacle("feed_forward", mlp_width(*model), tensor));
-  if (has_block(*model, Mlp::experts))
+  if (has_block(*model, Mlp::experts)) {
     found.push_back(obstacle("experts.width", model->experts.width, job.execution.expert > 1 ? 1 : tensor));
+    found.push_back(obstacle("experts.shared_width", model->experts.shared_width, tensor));
+  }
   const auto first =
       std::find_if(found.begin(), found.end(), [](const std::string& it) { return !it.empty(); });
   return first == found.end() ? "" : *first;

@@ -50,7 +50,8 @@ constexpr ExportedSettings exported = {{
      "without sequence parallelism, every device sends whole messages"},
     {Setting::uniform_pipelines, SettingForm::built_in, "always"},
     {Setting::recompute, SettingForm::file,
-     "`--recompute-granularity`; full: also `--recompute-method uniform --recompute-num-layers 1`"},
+     "`--recompute-granularity`; full: also `--recompute-method uniform --recompute-num-layers 1`; mlp, "
+     "moe_act: also `--recompute-modules`"},
     {Setting::activations, SettingForm::built_in, "no compression"},
     {Setting::gradients, SettingForm::built_in, "no compression"},
     {Setting::throughput, SettingForm::built_in, "no compression"},

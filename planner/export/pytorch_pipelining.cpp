@@ -39,7 +39,8 @@ constexpr ExportedSettings exported = {{
     {Setting::gradient_sync, SettingForm::built_in, "rings of NCCL (`NCCL_ALGO` in start.sh)"},
     {Setting::optimizer_sharding, SettingForm::file,
      "`optimizer_sharding`; zero1: `fully_shard` of FSDP2, without resharding after the forward"},
-    {Setting::overlap, SettingForm::built_in, "one synchronization per rank after the last backward pass"},
+    {Setting::overlap, SettingForm::built_in,
+     "one all-reduce per rank after the last backward pass; with zero1 a reduce-scatter per stage"},
     {Setting::tied_embedding_sync, SettingForm::built_in, "if the model ties embeddings"},
     {Setting::iteration_barrier, SettingForm::built_in, "none"},
     {Setting::messages, SettingForm::built_in, "torch"},
@@ -128,6 +129,15 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = program_notes(bundle, pipeline_file);
+  if (bundle.job.execution.context > 1)
+    notes.emplace_back(
+        "attention with context is computed without flash attention: it keeps no scores, but needs memory "
+        "for "
+        "those of a rank's tokens while it computes, and takes longer than planned with `attention: flash`");
+  if (traits(bundle.job.execution.optimizer_sharding).optimizer)
+    notes.emplace_back(
+        "FSDP2 holds the gradients of a stage twice while it reduces them: leave room for 4 bytes per "
+        "parameter of a stage");
   if (!has_own_class(bundle.job.execution.schedule))
     notes.emplace_back(
         "PyTorch loads schedule.csv by a private interface, _PipelineScheduleRuntime._load_csv: other "

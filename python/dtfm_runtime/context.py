@@ -31,9 +31,9 @@ class TokenRing:
         """Begins to send tensors to the next rank. Returns those of the rank before, and what to wait for."""
         received = [torch.empty_like(it) for it in tensors]
         to, source = (dist.get_global_rank(self.group, (self.rank + step) % self.size) for step in (1, -1))
-        works = [work for sent, it in zip(tensors, received)
-                 for work in (dist.isend(sent, to, group=self.group), dist.irecv(it, source, group=self.group))]
-        return received, works
+        sends = [dist.P2POp(dist.isend, it, to, self.group) for it in tensors]
+        receives = [dist.P2POp(dist.irecv, it, source, self.group) for it in received]
+        return received, dist.batch_isend_irecv(sends + receives)  # NCCL would wait for each send before a receive
 
     def blocks(self, key: torch.Tensor, value: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
         """The keys and values of all ranks, with the number of the rank: first those of this rank. The next ones arrive while

@@ -28,6 +28,10 @@ def read_json(path: Path):
         raise UserError(f"cannot read {path} ({first_line(error)}): export the plan again") from None
 
 
+# Values of pipeline.json.
+KNOWN = {"schema": ["dtfm-pipeline/1"], "recompute": ["none", "full", "mlp"], "precision": ["fp32", "tf32", "bf16", "fp16"]}
+
+
 @dataclass(frozen=True)
 class PipelinePlan:
     """pipeline.json. Ranks are stage-major: rank = part of the tokens + context * (replica + replicas * device)."""
@@ -43,6 +47,17 @@ class PipelinePlan:
     @staticmethod
     def read() -> "PipelinePlan":
         options = read_json(HERE / "pipeline.json")
+        try:
+            return PipelinePlan.of(options)
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+            raise UserError(f"pipeline.json is not as exported ({type(error).__name__}: {first_line(error)}): export the plan "
+                            "again") from None
+
+    @staticmethod
+    def of(options: dict) -> "PipelinePlan":
+        for key, known in KNOWN.items():
+            if options[key] not in known:
+                raise UserError(f"{key} {options[key]!r:.40} in pipeline.json is not one of {', '.join(known)}: export the plan again")
         model = transformer_model(Transformer.read(options["model"]))
         it = PipelinePlan(model, options["layers"], options["replicas"], options["recompute"],
                           options["precision"], options["context"], options)

@@ -213,19 +213,23 @@ void PipelineGraph::add_exchange_messages(const std::vector<int>& stage, const C
     return static_cast<int>(std::find(stage.begin(), stage.end(), device) - stage.begin());
   };
   const HostChannels hosts(builder_.topology(), devices);
+  const auto channel_to = [&](int from, int to) {
+    Channel channel = builder_.channel(from, to, exchange.activity);
+    channel.both_ends_send = devices.size() == 2 || it.payload == Payload::expert_tokens;
+    return channel;
+  };
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const int from = devices[i];
     if (it.payload == Payload::partial_sums) {
       const auto parts = hosts.next_in_ring(i);
       for (const auto& [sender, receiver] : parts)
-        exchange.messages.push_back({builder_.channel(sender, receiver, exchange.activity), rank_of(from),
-                                     no_index, 1 / static_cast<double>(parts.size())});
+        exchange.messages.push_back(
+            {channel_to(sender, receiver), rank_of(from), no_index, 1 / static_cast<double>(parts.size())});
       continue;
     }
     for (std::size_t k = 1; k < (it.payload == Payload::keys_values ? 2 : devices.size()); ++k) {
       const int to = devices[(i + k) % devices.size()];
-      exchange.messages.push_back(
-          {builder_.channel(from, to, exchange.activity), rank_of(from), rank_of(to)});
+      exchange.messages.push_back({channel_to(from, to), rank_of(from), rank_of(to)});
     }
   }
 }

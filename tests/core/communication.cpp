@@ -220,6 +220,19 @@ TEST_CASE("the ends of every pipeline all-reduce the gradients of tied embedding
         std::vector<std::vector<int>>{{0, 3}, {0, 4}, {1, 5}, {1, 6}, {7, 10}, {7, 11}, {8, 12}, {8, 13}});
   CHECK(synchronized == 4 * (parameters + 500 * 16));  // both copies
 
+  // FSDP2 leaves half of the gradients on each of two replicas.
+  Job sharded = job;
+  sharded.execution.optimizer_sharding = OptimizerSharding::zero1;
+  sharded.execution.gradient_sync = GradientSync::ring;
+  sharded.execution.messaging = Messaging::torch;
+  int pairs = 0;
+  for (const Communication& it : communications_of(sharded, plan_of(sharded, 2, 2, 2))) {
+    if (it.payload != Payload::tied_gradients) continue;
+    CHECK(it.bytes == 4 * 500 * 16 / 2.0);
+    ++pairs;
+  }
+  CHECK(pairs == 2);
+
   synchronized = 0;
   for (const Communication& it : communications_of(job, plan_of(job, 1, 2, 2))) {
     CHECK(it.payload == Payload::gradients);

@@ -448,12 +448,15 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
   CHECK(notes_of(same + "--recompute-granularity selective --recompute-modules moe mlp").size() == 2);
   job.execution.recomputation = Recomputation::mlp;
   CHECK(notes_of(same + "--recompute-granularity selective --recompute-modules mlp").empty());
-  CHECK(notes_of(same + "--recompute-granularity selective --recompute-modules mlp moe") ==
-        Notes{"--recompute-modules mlp moe is among the flags, but the plan assumes recompute: mlp, as job "
-              "small says"});
+  CHECK(notes_of(same + "--recompute-granularity selective --recompute-modules mlp moe\nwait").empty());
+  CHECK(
+      notes_of(same + "--recompute-granularity selective --recompute-modules moe") ==
+      Notes{"--recompute-modules moe is among the flags, but the plan assumes recompute: mlp (modules mlp), "
+            "as job small says"});
+  CHECK(notes_of(same + "--recompute-activations").size() == 1);
   CHECK(notes_of(same + "--recompute-granularity selective") ==
         Notes{"--recompute-modules is not among the flags (core_attn by default), but the plan assumes "
-              "recompute: mlp, as job small says"});
+              "recompute: mlp (modules mlp), as job small says"});
   job.execution.recomputation = Recomputation::none;
   CHECK(notes_of(same + "--fp16 --fp16 --ffn-hidden-size $FFN").size() == 1);  // its value is not known
   job.execution.recomputation = Recomputation::full;

@@ -69,9 +69,12 @@ bool is_flag(std::string_view word) {
   return word.size() > 2 && word.starts_with("--");
 }
 
-/// As those of modules of Megatron-LM.
-bool is_name(std::string_view word) {
-  return std::all_of(word.begin(), word.end(), [](char it) { return (it >= 'a' && it <= 'z') || it == '_'; });
+/// Values of --recompute-modules (megatron/core/transformer/transformer_config.py).
+constexpr std::string_view modules[] = {"core_attn", "moe_act", "layernorm",     "mla_up_proj",
+                                        "mlp",       "moe",     "shared_experts"};
+
+bool is_module(std::string_view word) {
+  return std::find(std::begin(modules), std::end(modules), word) != std::end(modules);
 }
 
 struct LocatedWord {
@@ -122,7 +125,7 @@ MegatronFlags::MegatronFlags(std::string_view text, const std::string& file, Inp
       add(name, parse_flag_value(*flag, {word.substr(equals + 1), where}, errors), errors);
     } else if (i + 1 < words.size() && !is_flag(words[i + 1].text)) {
       LocatedWord value = words[++i];
-      while (flag->argument == FlagArgument::words && i + 1 < words.size() && is_name(words[i + 1].text))
+      while (flag->argument == FlagArgument::words && i + 1 < words.size() && is_module(words[i + 1].text))
         value.text += " " + words[++i].text;
       add(name, parse_flag_value(*flag, value, errors), errors);
     } else {

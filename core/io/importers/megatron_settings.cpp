@@ -150,8 +150,15 @@ MatmulFormat matmul_format(const MegatronFlags& flags) {
   if (flags.has("--fp4-format")) return MatmulFormat::nvfp4;
   if (!flags.has("--fp8-format")) return MatmulFormat::precision;
   for (const MatmulFormatTraits& it : matmul_format_table())
-    if (flags.has(fp8_recipe_flag) && flags.text(fp8_recipe_flag) == fp8_recipe(it.kind)) return it.kind;
+    if (flags.has(fp8_recipe_flag) && !fp8_recipe(it.kind).empty() &&
+        flags.text(fp8_recipe_flag) == fp8_recipe(it.kind))
+      return it.kind;
   return MatmulFormat::fp8;
+}
+
+/// Plans do not depend on how the 8 bits are divided.
+std::string common_format(const std::string& text, const MegatronFlags&, const MegatronRun&) {
+  return text == "e4m3" ? "hybrid" : text;
 }
 
 /// Both have a scale per tensor.
@@ -179,8 +186,15 @@ std::string selective_recomputation(const MegatronFlags& flags) {
   return modules;
 }
 
-std::string common_modules(const std::string& text, const MegatronFlags&, const MegatronRun&) {
-  return text == "moe mlp" ? "mlp moe" : text;
+/// Modules that the model has, in one order.
+std::string common_modules(const std::string& text, const MegatronFlags&, const MegatronRun& run) {
+  if (text != "moe mlp" && text != "mlp moe") return text;
+  return run.job.execution.recomputation == Recomputation::mlp ? recomputed_modules(run).value() : "mlp moe";
+}
+
+std::string says_modules(const Job& job) {
+  const auto modules = recomputed_modules({job});
+  return says<Setting::recompute>(job) + (modules ? fmt::format(" (modules {})", *modules) : "");
 }
 
 std::string common_backend(const std::string& text, const MegatronFlags& flags, const MegatronRun& run) {
@@ -476,7 +490,7 @@ const MegatronSettingFlag execution_flags[] = {
        const MatmulFormat format = run.job.training.matmul;
        return given_if(!fp8_recipe(format).empty(), format == MatmulFormat::fp8 ? "hybrid" : "e4m3");
      },
-     says<Setting::matmul>},
+     says<Setting::matmul>, nullptr, "", common_format},
     {fp8_recipe_flag, FlagArgument::word,
      [](const MegatronRun& run) {
        return given_if(!fp8_recipe(run.job.training.matmul).empty(),
@@ -545,8 +559,8 @@ const MegatronSettingFlag execution_flags[] = {
        return given_if(run.job.execution.recomputation == Recomputation::full, "1");
      },
      says<Setting::recompute>},
-    {recompute_modules, FlagArgument::words, recomputed_modules, says<Setting::recompute>,
-     constant<core_attention>, "", common_modules},
+    {recompute_modules, FlagArgument::words, recomputed_modules, says_modules, constant<core_attention>, "",
+     common_modules},
 };
 
 bool is_same(const Value& a, const Value& b) {
@@ -593,7 +607,8 @@ bool matters(const MegatronFlags& flags, const MegatronSettingFlag& row, const M
     return flags.has(recompute_granularity) && flags.text(recompute_granularity) == "full" &&
            run.job.execution.recomputation == Recomputation::full;
   if (row.name == recompute_modules)
-    return flags.has(recompute_granularity) && flags.text(recompute_granularity) == "selective";
+    return flags.has(recompute_activations) ||
+           (flags.has(recompute_granularity) && flags.text(recompute_granularity) == "selective");
   if (row.name == "--sequence-parallel") return run.tensor > 1;
   if (row.name == "--microbatch-group-size-per-virtual-pipeline-stage") return has_chunks(run.job);
   if (row.name == "--use-precision-aware-optimizer") return !flags.has("--optimizer-cpu-offload");
