@@ -24,7 +24,7 @@ struct Transport {
   /// A send that fits in the window completes as soon as it begins, because the kernel buffers it; a longer
   /// one completes when it has arrived. This matters where a device waits for its sends before it computes.
   bool buffers_sends = false;
-  /// Its reduce-scatter all-reduces everything (ProcessGroupGloo; measured: as many bytes). Our runtime has
+  /// Its reduce-scatter sends as many bytes as an all-reduce (ProcessGroupGloo, measured). Our runtime has
   /// reduce-scatters of its own.
   bool all_reduces_shards = false;
 

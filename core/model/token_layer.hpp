@@ -33,7 +33,7 @@ class TokenLayer {
   TokenLayer& add_experts(const ExpertSizes& experts);
   /// An MLP consists of them alone.
   TokenLayer& route_mlp();
-  /// What was added to `before` is an MLP, without its input.
+  /// Counts what was added since `before` as an MLP, without its input.
   TokenLayer& count_mlp(const TokenLayer& before);
   /// Keeps the outputs of the activation functions of routed experts, so many numbers per token.
   TokenLayer& keep_expert_outputs(double width);

@@ -238,7 +238,7 @@ Communication parameter_gather(const LayerBytes& bytes, const Communication& gra
 
 std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
                                       std::span<const StageLayers* const> layers) {
-  // FSDP2 has reduce-scattered the gradients before, so that each replica sends its part.
+  // FSDP2 has reduce-scattered the gradients before, so each replica sends only its shard.
   const bool are_scattered =
       traits(plan.execution.optimizer_sharding).optimizer && plan.execution.messaging == Messaging::torch;
   const double copies =

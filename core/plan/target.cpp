@@ -45,7 +45,7 @@ constexpr std::array only_gpipe = {Schedule::gpipe};
 constexpr std::array dtfm_precisions = {Precision::fp16, Precision::fp32};  // --fp16, or not
 constexpr std::array pipelining_precisions = {Precision::bf16, Precision::tf32, Precision::fp32};
 constexpr std::array megatron_precisions = {Precision::tf32, Precision::bf16, Precision::fp16};
-// --fp8-recipe, --fp4-recipe.
+// --fp8-format with --fp8-recipe, --fp4-format.
 constexpr std::array megatron_matmul_formats = {MatmulFormat::precision, MatmulFormat::fp8,
                                                 MatmulFormat::fp8_blockwise, MatmulFormat::mxfp8,
                                                 MatmulFormat::nvfp4};
@@ -255,7 +255,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .precisions = pipelining_precisions,
      .optimizer = pipelining_optimizer,
      .messaging = Messaging::torch,
-     .min_interleaved_stages = 2,  // FSDP2 would unite embeddings that two stages of a rank share
+     .min_interleaved_stages = 2,  // FSDP2 cannot shard an embedding that two stages of a rank share
      .features = runtime_features,
      .model_obstacle = runtime_obstacle,
      .encoders = false,
@@ -353,8 +353,8 @@ bool may_flush(const Job& job) {
   return !job.target || traits(*job.target).flushes != FlushSupport::never;
 }
 
-/// Transformer Engine quantizes matrices whose widths are multiples of 16 (check_dim_for_fp8_exec), or of the
-/// 32 numbers that share a scale of mxfp8.
+/// Assumed (Transformer Engine was not read): it quantizes only matrices whose widths are multiples of 16, or
+/// with mxfp8 of 32, the numbers that share a scale.
 std::string quantization_obstacle(const Job& job, int tensor) {
   const auto* model = std::get_if<Transformer>(&job.model);
   if (model == nullptr || job.training.matmul == MatmulFormat::precision) return "";

@@ -131,13 +131,13 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = program_notes(bundle, pipeline_file);
   if (bundle.job.execution.context > 1)
     notes.emplace_back(
-        "attention with context is computed without flash attention: it keeps no scores, but needs memory "
-        "for "
-        "those of a rank's tokens while it computes, and takes longer than planned with `attention: flash`");
+        "with `context`, train.py computes attention without flash attention: it keeps no scores for the "
+        "backward pass, but holds those of a rank's tokens while it computes; with `attention: flash`, plans "
+        "count less time");
   if (traits(bundle.job.execution.optimizer_sharding).optimizer)
     notes.emplace_back(
-        "FSDP2 holds the gradients of a stage twice while it reduces them: leave room for 4 bytes per "
-        "parameter of a stage");
+        "FSDP2 holds the gradients of a stage twice while it reduces them: leave room for another 4 bytes "
+        "per parameter of a stage");
   if (!has_own_class(bundle.job.execution.schedule))
     notes.emplace_back(
         "PyTorch loads schedule.csv by a private interface, _PipelineScheduleRuntime._load_csv: other "

@@ -229,8 +229,8 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
         sharding.optimizer ? " and gathers parameters" : "", micro_batches_per_pipeline(bundle)));
   if (sharding.optimizer && !sharding.gradients && stage_count(bundle) > 1)
     notes.emplace_back(
-        "FSDP2 gathers the parameters of each block by a message of its own, the plan those of a stage by "
-        "one: over links with a high latency, an iteration takes longer than planned");
+        "FSDP2 gathers the parameters of each block in a separate all-gather, but the plan counts one per "
+        "stage: over links with high latency, an iteration takes longer than planned");
   return notes;
 }
 

@@ -10,8 +10,8 @@ import torch.distributed as dist
 
 class TokenRing:
     """Of the 2 n equal parts of every sequence, rank r of n has parts r and 2 n − 1 − r. So under a causal mask, every rank
-    computes as much as the others in every step (Brandon et al., arXiv 2311.09431, section 3.1, with stripes of half a rank's
-    tokens as in Megatron-LM)."""
+    computes as much as the others in every step (Brandon et al., arXiv 2311.09431, section 3.1, with two contiguous chunks
+    per rank as in Megatron-LM)."""
 
     def __init__(self, group: dist.ProcessGroup):
         self.group, self.rank, self.size = group, dist.get_rank(group), dist.get_world_size(group)
@@ -33,7 +33,7 @@ class TokenRing:
         to, source = (dist.get_global_rank(self.group, (self.rank + step) % self.size) for step in (1, -1))
         sends = [dist.P2POp(dist.isend, it, to, self.group) for it in tensors]
         receives = [dist.P2POp(dist.irecv, it, source, self.group) for it in received]
-        return received, dist.batch_isend_irecv(sends + receives)  # NCCL would wait for each send before a receive
+        return received, dist.batch_isend_irecv(sends + receives)  # else a ring of NCCL would deadlock
 
     def blocks(self, key: torch.Tensor, value: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
         """The keys and values of all ranks, with the number of the rank: first those of this rank. The next ones arrive while
@@ -48,7 +48,7 @@ class TokenRing:
 
 
 def _overlap(of: int, rank: int, tokens: int) -> tuple[slice, slice]:
-    """The queries of a rank and the keys of another one that attend to each other: all do."""
+    """Which queries of `rank` attend to which keys of rank `of`: each of these to each of those, so that no mask is needed."""
     half = tokens // 2
     return (slice(None), slice(half)) if of < rank else (slice(half, None), slice(None))
 

@@ -39,7 +39,7 @@ def seeded(*numbers: int):
 
 @dataclass(frozen=True)
 class Experts:
-    """Of every block, instead of an MLP: a token visits those to which a router gives the most weight."""
+    """What every block has instead of an MLP. A token visits the experts with the highest scores of a router."""
 
     count: int
     per_token: int
@@ -232,7 +232,7 @@ class FeedForward(nn.Module):
 
 
 class ExpertLayer(nn.Module):
-    """As Mixtral's (Jiang et al., arXiv 2401.04088): softmax over the chosen experts, which take all tokens that choose them. The
+    """As Mixtral's (Jiang et al., arXiv 2401.04088): softmax over the scores of the chosen experts; no token is dropped. The
     matrices of all experts are one parameter."""
 
     def __init__(self, it: Transformer, sizes: Experts, **where):

@@ -34,7 +34,7 @@ KNOWN = {"schema": ["dtfm-pipeline/1"], "recompute": ["none", "full", "mlp"], "p
 
 @dataclass(frozen=True)
 class PipelinePlan:
-    """pipeline.json. Ranks are stage-major: rank = part of the tokens + context * (replica + replicas * device)."""
+    """pipeline.json. Ranks are stage-major: rank = token part + context * (replica + replicas * device)."""
 
     model: Model
     layers: list[int]  # of every stage, in model order

@@ -75,7 +75,7 @@ class Weights:
             parameter.grad = None
 
     def gather(self) -> None:
-        """Every rank has them."""
+        """Nothing to do: every rank has all parameters."""
 
     def synchronize(self, group: dist.ProcessGroup) -> None:
         """Sums the gradients of ranks with the same parameters."""
@@ -115,15 +115,16 @@ class ShardedWeights:
         self.optimizer = make_optimizer(self.parameters, optimizer)
 
     def gather(self) -> None:
-        """Begins to gather the parameters of all stages: otherwise each begins when its first input has arrived."""
+        """Begins to gather the parameters of all stages: otherwise each gather begins only when the first
+        input of its stage has arrived."""
         for stage in self.stages:
             stage.unshard(async_op=True)
 
     def accumulate(self, parameter: nn.Parameter) -> None:
-        """FSDP2 does."""
+        """Nothing to do: FSDP2 accumulates gradients."""
 
     def synchronize(self, group: dist.ProcessGroup) -> None:
-        """FSDP2 has, at the end of the schedule. It computes means."""
+        """Nothing to do: FSDP2 has averaged them at the end of the schedule."""
 
     def gradient(self, parameter: nn.Parameter) -> torch.Tensor:
         return parameter.grad.to_local()
