@@ -519,11 +519,11 @@ constexpr auto settings = std::to_array<SettingTraits>({
         {.kind = Setting::recompute,
          .name = "recompute",
          .section = SettingSection::training,
-         .meaning = "activation recomputation in the backward pass: of the activation functions of experts "
-                    "(moe_act), "
-                    "of the attention core (selective), of MLPs and experts (mlp), or of whole layers "
-                    "(full). moe_act "
-                    "has no effect without experts, nor mlp on models that are given layer by layer",
+         .meaning =
+             "activation recomputation in the backward pass: of the activation functions of routed experts "
+             "(moe_act), of the attention core (selective), of MLPs and experts (mlp), or of whole layers "
+             "(full). "
+             "moe_act has no effect without experts, and mlp has none on models given layer by layer",
          .may_be_auto = true,
          .may_be_list = true,
          .is_always_written = true,

@@ -11,7 +11,9 @@
 #include "core/base/index.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "core/io/importers/megatron_layout.hpp"
+#include "core/io/importers/megatron_flags.hpp"
 #include "core/io/importers/megatron_pattern.hpp"
+#include "core/io/importers/megatron_settings.hpp"
 #include "core/io/readers/rank_file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -464,6 +466,25 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
       notes_of(same + "--recompute-granularity full --recompute-method block --recompute-num-layers 1") ==
       Notes{"--recompute-method block is among the flags, but the plan assumes recompute: full, as job small "
             "says"});
+}
+
+TEST_CASE("recomputed modules of a model given layer by layer are compared") {
+  Job job;
+  job.name = "chain";
+  job.model = LayerChain{.layers = {Layer{}}};
+  job.execution.recomputation = Recomputation::mlp;
+  InputErrors errors;
+  const auto differences = [&](const std::string& modules) {
+    const MegatronFlags flags("--recompute-granularity selective --recompute-modules " + modules, "a.sh",
+                              errors);
+    std::vector<std::string> lines = megatron_differences(flags, {job});
+    std::erase_if(lines, [](const std::string& line) { return !line.starts_with("--recompute-modules"); });
+    return lines;
+  };
+  CHECK(differences("mlp").empty());
+  CHECK(differences("moe") ==
+        std::vector<std::string>{"--recompute-modules moe is among the flags, but the plan assumes "
+                                 "recompute: mlp (modules mlp), as job chain says"});
 }
 
 TEST_CASE("flags of experts and latent attention and windows are compared with the job") {

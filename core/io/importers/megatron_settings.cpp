@@ -10,6 +10,7 @@
 #include "core/io/importers/megatron_pattern.hpp"
 #include "core/model/model_features.hpp"
 #include "core/plan/settings.hpp"
+#include "core/plan/stage_mesh.hpp"
 #include "core/plan/target.hpp"
 
 namespace dtfm::io {
@@ -171,7 +172,7 @@ std::optional<std::string> recomputed_modules(const MegatronRun& run) {
   const Recomputation kind = run.job.execution.recomputation;
   if (kind == Recomputation::moe_act) return "moe_act";
   if (kind != Recomputation::mlp) return std::nullopt;
-  if (!has_experts(run.job)) return "mlp";
+  if (expert_count(run.job.model) == 0) return "mlp";  // also of models given layer by layer
   return has_block(model_of(run.job), Mlp::dense) ? "mlp moe" : "moe";
 }
 
