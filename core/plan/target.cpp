@@ -362,15 +362,16 @@ std::string quantization_obstacle(const Job& job, int tensor) {
   const auto obstacle = [&](std::string_view what, long long width, int devices) {
     return width % (multiple * devices) == 0
                ? std::string()
-               : fmt::format("{} {} is not a multiple of {}, as {} with tp={} requires", what, width,
-                             multiple * devices, name_of(job.training.matmul), devices);
+               : fmt::format("{} {} is not a multiple of {}, as {}{} requires", what, width,
+                             multiple * devices, name_of(job.training.matmul),
+                             devices > 1 ? fmt::format(" with tp={}", devices) : "");
   };
   const bool attends = has_block(*model, Mixer::attention) || has_block(*model, Mixer::window_attention);
   std::vector<std::string> found = {obstacle("hidden", model->hidden, 1)};
   if (attends && model->latent.kv_rank == 0) {
     const long long width = head_width(*model);
-    found.push_back(obstacle("the width of all heads,", model->heads * width, tensor));
-    found.push_back(obstacle("the width of key-value heads,", kv_head_count(*model) * width, 1));
+    found.push_back(obstacle("heads × head_dim", model->heads * width, tensor));
+    found.push_back(obstacle("kv_heads × head_dim", kv_head_count(*model) * width, 1));
   }
   if (attends && model->latent.kv_rank > 0)
     for (const auto& [what, width] : {std::pair("latent_attention.kv_rank", model->latent.kv_rank),
