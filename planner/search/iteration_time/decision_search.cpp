@@ -15,6 +15,9 @@ namespace {
 // Chosen by hand.
 constexpr std::size_t varied = 4;             // plans of different shapes, and of different jobs
 constexpr std::size_t jobs_per_schedule = 8;  // decided jobs with which other schedules are tried
+// Of the best score. In nine searches, no plan above it came to less than 1.2 times the best score by other
+// cuts, and no plan that exceeded memory came to fit.
+constexpr double max_score_to_refine = 1.25;
 
 /// Reduces a shape to the available tensor-parallel groups.
 Shape limited(Shape shape, const DecidedJob& job) {
@@ -86,7 +89,9 @@ bool DecisionSearch::try_alternatives() {
     if (!is_possible(*job, shape, state_.options.limits)) return candidates;
     for (PlanCandidate& start : initial_plans(job, shape, score, false, 1))
       candidates.push_back(std::move(start));
-    for (PlanCandidate& it : candidates) it = refine_layer_cuts(std::move(it), score);
+    for (PlanCandidate& it : candidates)
+      if (before.deficit_bytes > 0 || it.score < max_score_to_refine * before.score)
+        it = refine_layer_cuts(std::move(it), score);
     return candidates;
   });
   return is_better(state_.pool.best(), before);

@@ -171,6 +171,12 @@ bool have_same_layers(const Plan& plan) {
   });
 }
 
+/// The energy above which no plan is better. Of plans that exceed memory, the one with the higher energy may
+/// be.
+double max_energy_of_better(const PlanCandidate& best) {
+  return best.deficit_bytes > 0 ? infinity : energy_of(best);
+}
+
 /// Moves the end of stage `stage` to layer `end` in all pipelines.
 void cut(Plan& plan, std::size_t stage, int end) {
   for (Pipeline& pipeline : plan.pipelines)
@@ -194,8 +200,10 @@ PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
         if (end == now) continue;
         Plan other = best.plan;
         cut(other, stage, end);
-        PlanCandidate candidate = balance_plan(evaluator, std::move(other));
-        if (is_better(candidate, best)) best = std::move(candidate);
+        auto candidate = is_homogeneous(other, *best.job) ? evaluator.evaluate_with_flushes_up_to(
+                                                                max_energy_of_better(best), std::move(other))
+                                                          : balance_plan(evaluator, std::move(other));
+        if (candidate && is_better(*candidate, best)) best = *std::move(candidate);
       }
     }
     if (!(best.score < before)) break;
@@ -216,9 +224,8 @@ PlanCandidate improve_stage_order(PlanCandidate best, const PlanScore& score, do
           if (++evaluations > max_evaluations) return best;
           Plan other = best.plan;
           for (Pipeline& it : other.pipelines) std::swap(it.stages[a].devices, it.stages[b].devices);
-          // Of plans that exceed memory, the one with the higher energy may be better.
-          const double max_energy = best.deficit_bytes > 0 ? infinity : energy_of(best);
-          auto candidate = evaluator.evaluate_with_flushes_up_to(max_energy, std::move(other));
+          auto candidate =
+              evaluator.evaluate_with_flushes_up_to(max_energy_of_better(best), std::move(other));
           if (!candidate || !is_better(*candidate, best)) continue;
           best = *std::move(candidate);
           is_improved = true;
