@@ -36,15 +36,18 @@ Layer concatenate(Layer first, const Layer& second) {
   first.backward += second.backward;
   first.attention += second.attention;
   first.mlps += second.mlps;
+  first.routed += second.routed;
   first.head += second.head;
   first.unweighted += second.unweighted;
   first.orthogonalization += second.orthogonalization;
   first.output = second.output;
   first.keys_values += second.keys_values;
+  first.queries_outputs += second.queries_outputs;
   first.dispatched += second.dispatched;
   first.activation_memory += second.activation_memory;
   first.attention_memory += second.attention_memory;
   first.mlp_memory += second.mlp_memory;
+  first.routed_memory += second.routed_memory;
   first.expert_outputs_memory += second.expert_outputs_memory;
   first.replicated_memory += second.replicated_memory;
   return first;
@@ -97,13 +100,20 @@ std::vector<Layer> layer_chain(const LayerKinds& kinds) {
   return chain;
 }
 
-Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel, int token_parts) {
+Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel, int token_parts,
+                                 double routed_load) {
+  const Bytes more = layer.routed_memory * (routed_load - 1);
+  layer.activation_memory += more;
+  layer.mlp_memory += more;
+  layer.routed_memory += more;
+  layer.expert_outputs_memory = layer.expert_outputs_memory * routed_load;
   for (Bytes* it : {&layer.output, &layer.activation_memory, &layer.attention_memory, &layer.mlp_memory,
-                    &layer.expert_outputs_memory, &layer.replicated_memory})
+                    &layer.routed_memory, &layer.expert_outputs_memory, &layer.replicated_memory})
     *it = *it / token_parts;
   const Bytes replicated = sequence_parallel ? Bytes() : layer.replicated_memory;
   layer.activation_memory = replicated + (layer.activation_memory - replicated) / tensor;
-  for (Bytes* it : {&layer.attention_memory, &layer.mlp_memory, &layer.expert_outputs_memory})
+  for (Bytes* it :
+       {&layer.attention_memory, &layer.mlp_memory, &layer.routed_memory, &layer.expert_outputs_memory})
     *it = *it / tensor;
   layer.replicated_memory = replicated;
   if (sequence_parallel) layer.output = layer.output / tensor;

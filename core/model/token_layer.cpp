@@ -48,6 +48,7 @@ TokenLayer& TokenLayer::add_experts(const ExpertSizes& it) {
   layer_.dispatched += Bytes(tokens_ * it.per_token * it.hidden * bytes_.element);
   layer_.matrix_parameters += it.count * weights;
   layer_.forward += Flops(2 * tokens_ * it.per_token * weights);
+  layer_.routed += Flops(2 * tokens_ * it.per_token * weights);
   layer_.orthogonalization += Flops(it.count * it.matrices * orthogonalization_flops(it.hidden, it.width));
   return *this;
 }
@@ -60,6 +61,11 @@ TokenLayer& TokenLayer::route_mlp() {
 TokenLayer& TokenLayer::count_mlp(const TokenLayer& before) {
   layer_.mlps += layer_.forward - before.layer_.forward;
   layer_.mlp_memory += layer_.activation_memory - before.layer_.activation_memory;
+  return *this;
+}
+
+TokenLayer& TokenLayer::count_routed(const TokenLayer& before) {
+  layer_.routed_memory += layer_.activation_memory - before.layer_.activation_memory;
   return *this;
 }
 
@@ -78,8 +84,9 @@ TokenLayer& TokenLayer::add_attention(double flops, Bytes memory) {
   return *this;
 }
 
-TokenLayer& TokenLayer::add_keys_values(double width) {
-  layer_.keys_values += Bytes(tokens_ * width * bytes_.element);
+TokenLayer& TokenLayer::add_attention_vectors(double keys_values, double queries_outputs) {
+  layer_.keys_values += Bytes(tokens_ * keys_values * bytes_.element);
+  layer_.queries_outputs += Bytes(tokens_ * queries_outputs * bytes_.element);
   return *this;
 }
 

@@ -151,7 +151,7 @@ class LayerMaker {
     add_attention(layer, h_,
                   {static_cast<double>(model_.heads), queries, keys, s_, context_of(mixer), biases.qkv,
                    biases.output, !model_.flash_attention, model_.attention_dropout});
-    layer.add_keys_values(2 * keys);
+    layer.add_attention_vectors(2 * keys, 2 * queries);
     if (model_.attention_gate) layer.project(h_, queries, biases.qkv).keep(2 * queries);
     if (model_.attention_sinks) layer.add_parameters(model_.heads);
     if (model_.qk_norm == QkNorm::none) return;
@@ -176,7 +176,7 @@ class LayerMaker {
         .add_parameters(norm_parameters(model_.norm, it.kv_rank))
         .project(it.kv_rank, a * (it.nope_dim + it.value_dim), false)
         .project(values, h_, model_.biases.output);
-    layer.add_keys_values(qk + values)
+    layer.add_attention_vectors(qk + values, qk + values)
         .keep_replicated_product_input(h_)
         .keep(it.kv_rank + it.rope_dim)
         .keep_product_input(it.kv_rank)
@@ -247,8 +247,9 @@ class LayerMaker {
     layer.project(h_, it.count, it.router_bias).keep_bytes(2 * fp32_bytes * it.count);
     layer.add_experts({static_cast<double>(it.count), static_cast<double>(it.per_token), h_,
                        static_cast<double>(it.width), matrices, biases});
+    const TokenLayer before = layer;
     layer.keep_product_input(it.per_token * h_).keep_expert_outputs(it.per_token * it.width);
-    layer.keep(it.per_token * (matrices - 1) * it.width);
+    layer.keep(it.per_token * (matrices - 1) * it.width).count_routed(before);
     if (it.shared_width == 0) return void(layer.route_mlp());
     layer.keep_product_input(h_, true);
     add_mlp_matrices(layer, h_, it.shared_width, model_.gated, false);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
+#include "core/cluster/topology.hpp"
 #include "core/plan/model_state.hpp"
 #include "core/plan/shards.hpp"
 
@@ -32,11 +34,13 @@ int stage_with(const StageLayers& layers, int layer) {
 LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
     : token_parts_(execution.token_parts()),
       divides_messages_(divides_messages(job.parallelism)),
+      divides_heads_(traits(execution.context_exchange).divides_heads),
       recomputation_(traits(execution.recomputation)) {
   const ParameterBytes bytes = parameter_bytes(job.training);
   gradient_ = bytes.synced;
   weight_ = bytes.weights;
   elements_ = expert_elements_ = tied_ = quantized_copies_ = expert_copies_ = {0};
+  if (const auto* transformer = std::get_if<Transformer>(&job.model)) experts_ = transformer->experts;
   const double copy = quantized_copy_bytes(job.training.matmul);
   for (const Layer& layer : layer_chain(job)) {
     const bool apart = execution.expert > 1;
@@ -48,8 +52,11 @@ LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
     quantized_copies_.push_back(quantized_copies_.back() +
                                 (layer.matrix_parameters - expert_matrices) * copy);
     expert_copies_.push_back(expert_copies_.back() + expert_matrices * copy);
-    keys_values_.push_back(execution.context > 1 ? layer.keys_values.value() * execution.micro_batch : 0);
-    expert_tokens_.push_back(apart ? layer.dispatched.value() * execution.micro_batch : 0);
+    const Bytes exchanged =
+        divides_heads_ ? (layer.keys_values + layer.queries_outputs) / 4 : layer.keys_values;
+    keys_values_.push_back(execution.context > 1 ? exchanged.value() * execution.micro_batch : 0);
+    expert_tokens_.push_back(
+        apart ? layer.dispatched.value() * execution.expert_imbalance * execution.micro_batch : 0);
     all_reduces_.push_back(apart && layer.routed_mlps > 0 ? 1 : 2);
     output_.push_back(layer.output.value() * execution.micro_batch);
   }
@@ -57,21 +64,35 @@ LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
 
 namespace {
 
-/// Adds what the groups of `size` devices of a stage that follow one another do with `bytes` per device.
-void add_in_groups(const Communication& each, int size, double bytes, const Stage& stage,
-                   std::vector<Communication>& result) {
-  for (auto first = stage.devices.begin(); first != stage.devices.end(); first += size) {
-    Communication& it = result.emplace_back(each);
-    it.devices.assign(first, first + size);
-    it.pipelines.assign(at(size), each.pipelines.front());
-    it.stages.assign(at(size), each.stages.front());
-    it.bytes = bytes;
-  }
+/// Adds what a group does: every `step`-th device of the stage, `size` of them from the `first` on.
+void add_group(Communication it, int first, int size, int step, const Stage& stage,
+               std::vector<Communication>& result) {
+  for (int i = 0; i < size; ++i) it.devices.push_back(stage.devices[at(first + i * step)]);
+  it.pipelines.assign(at(size), it.pipelines.front());
+  it.stages.assign(at(size), it.stages.front());
+  result.push_back(std::move(it));
+}
+
+/// Adds the all-to-alls of a group that divides experts, from the `first` device of the stage on.
+void add_dispatch(const Topology& topology, const LayerBytes& bytes, const ExecutionConfig& execution,
+                  const Communication& it, int first, const Stage& stage,
+                  std::vector<Communication>& result) {
+  const int expert = execution.expert,
+            hosts = dispatching_hosts(topology, execution,
+                                      std::span(stage.devices).subspan(at(first), at(expert))),
+            on_host = expert / hosts;
+  Communication within = it, between = it;
+  within.payload = hosts > 1 ? Payload::host_tokens : Payload::expert_tokens;
+  between.bytes *= hosts * bytes.vectors_per_visit(hosts);
+  for (int rank = 0; hosts > 1 && rank < on_host; ++rank)
+    add_group(between, first + rank, hosts, on_host, stage, result);
+  for (int host = 0; on_host > 1 && host < hosts; ++host)
+    add_group(within, first + host * on_host, on_host, 1, stage, result);
 }
 
 /// What the devices of a stage send each other for a layer in a pass.
-void add_exchanges(const LayerBytes& bytes, const Plan& plan, int pipeline, int number, int layer, Pass pass,
-                   std::vector<Communication>& result) {
+void add_exchanges(const Topology& topology, const LayerBytes& bytes, const Plan& plan, int pipeline,
+                   int number, int layer, Pass pass, std::vector<Communication>& result) {
   const Stage& stage = plan.pipelines[at(pipeline)].stages[at(number)];
   const StageMesh mesh = stage_mesh(plan.execution, stage.devices.size());
   Communication it{.payload = Payload::partial_sums,
@@ -82,25 +103,23 @@ void add_exchanges(const LayerBytes& bytes, const Plan& plan, int pipeline, int 
                    .stages = {number},
                    .algorithm = tensor_all_reduce,
                    .count = bytes.all_reduces(layer, pass)};
-  if (mesh.tensor > 1)
-    add_in_groups(it, mesh.tensor, bytes.output(layer) / mesh.token_parts(), stage, result);
+  it.bytes = bytes.output(layer) / mesh.token_parts();
+  for (int first = 0; mesh.tensor > 1 && first < mesh.devices(); first += mesh.tensor)
+    add_group(it, first, mesh.tensor, 1, stage, result);
   it.count = bytes.key_rounds(layer, pass);
   it.payload = Payload::keys_values;
-  it.collective = Collective::all_gather;
-  for (std::size_t first = 0; it.count > 0 && first < stage.devices.size(); ++first) {
-    if (first / at(mesh.tensor) % at(mesh.context) != 0) continue;
-    Communication& ring = result.emplace_back(it);
-    for (std::size_t i = 0; i < at(mesh.context); ++i)
-      ring.devices.push_back(stage.devices[first + i * at(mesh.tensor)]);
-    ring.pipelines.assign(at(mesh.context), pipeline);
-    ring.stages.assign(at(mesh.context), number);
-    ring.bytes = bytes.keys_values(layer) / (mesh.tensor * mesh.data);
-  }
+  it.collective = bytes.divides_heads() ? Collective::all_to_all : Collective::all_gather;
+  it.bytes =
+      bytes.keys_values(layer) / (mesh.tensor * mesh.data * (bytes.divides_heads() ? mesh.context : 1));
+  for (int first = 0; it.count > 0 && first < mesh.devices(); ++first)
+    if (first / mesh.tensor % mesh.context == 0)
+      add_group(it, first, mesh.context, mesh.tensor, stage, result);
   it.payload = Payload::expert_tokens;
   it.collective = Collective::all_to_all;
   it.count = bytes.all_to_alls(layer, pass);
-  if (it.count > 0)
-    add_in_groups(it, mesh.expert, bytes.expert_tokens(layer) / mesh.devices(), stage, result);
+  it.bytes = bytes.expert_tokens(layer) / mesh.devices();
+  for (int first = 0; it.count > 0 && first < mesh.devices(); first += mesh.expert)
+    add_dispatch(topology, bytes, plan.execution, it, first, stage, result);
 }
 
 /// The messages from a stage to the next one, or to the one before.
@@ -127,14 +146,31 @@ void add_messages(const LayerBytes& bytes, const Plan& plan, int pipeline, int f
 
 }  // namespace
 
-std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline) {
+int dispatching_hosts(const Topology& topology, const ExecutionConfig& execution,
+                      std::span<const int> group) {
+  if (execution.expert_dispatch == ExpertDispatch::flat) return 1;
+  const auto host_of = [&](std::size_t i) { return topology.devices[at(group[i])].host; };
+  std::size_t on_host = 1;
+  while (on_host < group.size() && host_of(on_host) == host_of(0)) ++on_host;
+  if (group.size() % on_host != 0) return 1;
+  std::set<int> hosts;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (host_of(i) != host_of(i / on_host * on_host)) return 1;
+    hosts.insert(host_of(i));
+  }
+  const std::size_t blocks = group.size() / on_host;
+  return hosts.size() == blocks ? static_cast<int>(blocks) : 1;
+}
+
+std::vector<Communication> pipeline_communications(const Topology& topology, const LayerBytes& bytes,
+                                                   const Plan& plan, int pipeline) {
   std::vector<Communication> result;
   const std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
   for (int stage = 0; at(stage) < stages.size(); ++stage) {
     const std::pair<int, int> layers = stages[at(stage)].layers;
     for (int layer = layers.first; layer < layers.second; ++layer)
       for (const Pass pass : {Pass::forward, Pass::backward})
-        add_exchanges(bytes, plan, pipeline, stage, layer, pass, result);
+        add_exchanges(topology, bytes, plan, pipeline, stage, layer, pass, result);
     if (at(stage) + 1 < stages.size()) add_messages(bytes, plan, pipeline, stage, stage + 1, result);
     if (stage > 0) add_messages(bytes, plan, pipeline, stage, stage - 1, result);
   }

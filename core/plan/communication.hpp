@@ -19,8 +19,9 @@ namespace dtfm {
 enum class Payload : unsigned char {
   activations,     // over a boundary between stages, or their gradients if a backward pass sends them
   partial_sums,    // of activations or their gradients, which the devices of a stage add up
-  keys_values,     // of attention around a ring, or also their gradients
+  keys_values,     // of attention, or also their gradients; in all-to-alls also queries and outputs
   expert_tokens,   // vectors of tokens to the devices with their experts, results back, or their gradients
+  host_tokens,     // the same within hosts, if those between hosts are sent apart
   gradients,       // of parameters
   tied_gradients,  // of the parameters that a layer shares with the first one
   parameters
@@ -98,12 +99,17 @@ class LayerBytes {
   }
   /// Vectors of tokens that a micro-batch sends to experts on other devices; 0 if they are not divided apart.
   double expert_tokens(int layer) const { return expert_tokens_[at(layer)]; }
-  /// Keys and values of all tokens, which the devices of a stage exchange; 0 if each has all tokens.
+  /// As vectors_per_visit (core/plan/stage_mesh.hpp).
+  double vectors_per_visit(int hosts) const { return dtfm::vectors_per_visit(experts_, hosts); }
+  /// Keys and values of all tokens, which the devices of a stage exchange; 0 if each has all tokens. If they
+  /// exchange tokens for heads: a quarter of queries, keys, values and outputs, which are sent apart.
   double keys_values(int layer) const { return keys_values_[at(layer)]; }
-  /// How often they go around the ring in a pass.
+  bool divides_heads() const { return divides_heads_; }
+  /// How often they are exchanged in a pass. Backward, without heads: keys and values, then their gradients.
   int key_rounds(int layer, Pass pass) const {
     if (keys_values(layer) == 0) return 0;
-    return pass == Pass::forward ? 1 : 2 + (recomputation_.repeats_attention ? 1 : 0);
+    const int forward = divides_heads_ ? 4 : 1, own = pass == Pass::forward || divides_heads_ ? forward : 2;
+    return own + repeated(pass, recomputation_.repeats_attention, forward);
   }
   /// All-reduces of a layer's output in a tensor-parallel group, and all-to-alls among its experts, in a
   /// pass.
@@ -132,8 +138,9 @@ class LayerBytes {
   std::vector<int> all_reduces_;                              // [layer]: in the forward
   double gradient_ = 0, weight_ = 0;                          // bytes of an element
   int token_parts_ = 1;
-  bool divides_messages_ = true;
+  bool divides_messages_ = true, divides_heads_ = false;
   RecomputationTraits recomputation_;
+  Experts experts_;
 };
 
 // What the devices of a stage send each other.
@@ -148,18 +155,28 @@ class LayerBytes {
 //
 // Context-parallel groups: attention is computed in c steps, each with the keys and values of another device,
 // which arrive during the step before (Liu et al., arXiv 2310.01889); in the backward their gradients go
-// around the ring, too. Recomputed attention needs them once more.
+// around the ring, too. Recomputed attention needs them once more. An all-gather sends the same messages
+// before the attention, and a reduce-scatter of their gradients (Llama Team, arXiv 2407.21783). With
+// all-to-alls (Jacobs et al., arXiv 2309.14509), queries, keys and values of the device's tokens become those
+// of its heads, and outputs the reverse; their gradients in the backward as well.
 //
 // Groups that divide experts (StageMesh::expert): a layer sends every token to its experts and their results
 // back, an all-to-all each, in the forward and in the backward, and with recompute `full` once more. Tokens
-// visit all experts equally often, and each visit is a message of its own (no deduplication). MLPs that
-// consist of such experts alone need no all-reduces.
+// visit all experts equally often, and each visit is a vector of its own. With hierarchical dispatch, a
+// device sends a token once to each other host that has any of its experts, to the device of the same rank
+// there, which sends it on to the devices of these experts; results go back the same way, added up on each
+// host (DeepEP; DeepSeek-AI, arXiv 2412.19437, section 3.2.2). MLPs that consist of such experts alone need
+// no all-reduces. All devices are counted with the visits of the busiest one (`expert_imbalance`).
 
 // The following functions take plans whose stages are the virtual stages (expand_virtual_stages).
 
 /// What the devices of a pipeline send each other in every micro-batch, stage by stage. Includes
 /// all-reduces that profiled layer times already contain (LayerTimes::includes_all_reduces).
-std::vector<Communication> pipeline_communications(const LayerBytes& bytes, const Plan& plan, int pipeline);
+std::vector<Communication> pipeline_communications(const Topology& topology, const LayerBytes& bytes,
+                                                   const Plan& plan, int pipeline);
+/// The hosts between which a group that divides experts dispatches tokens hierarchically; 1 if it does not,
+/// because it is on one host, or its hosts do not follow each other with equally many devices.
+int dispatching_hosts(const Topology& topology, const ExecutionConfig& execution, std::span<const int> group);
 /// Communications among replicas, and between copies of tied parameters, in the order in which they begin.
 /// Replicas that partition gradients must each be a stage on a device (check_optimizer_sharding); what they
 /// send is ordered by layer.

@@ -11,6 +11,7 @@
 #include "core/model/recomputation.hpp"
 #include "core/schedule/messaging.hpp"
 #include "core/schedule/schedule.hpp"
+#include "core/plan/stage_exchange.hpp"
 #include "core/base/units.hpp"
 
 namespace dtfm {
@@ -27,8 +28,11 @@ enum class Setting : unsigned char {
   data,
   tensor,
   context,
+  context_exchange,
   stage_data,
   expert,
+  expert_dispatch,
+  expert_imbalance,
   schedule,
   chunks,
   flush,
@@ -70,6 +74,9 @@ struct ExecutionConfig {
   /// chooses it for a job.
   std::optional<int> stage_data = {};
   int context = 1, expert = 1;
+  ContextExchange context_exchange = ContextExchange::ring;
+  ExpertDispatch expert_dispatch = ExpertDispatch::flat;
+  double expert_imbalance = 1;  // visits of experts on the busiest device ÷ the mean of their devices
   Schedule schedule = Schedule::gpipe;
   std::optional<int> chunks = {};  // virtual stages per device, for schedule interleaved
   /// Micro-batches after which the pipeline is flushed; empty: once per iteration.

@@ -83,6 +83,11 @@ double attention_share(const Layer& kind) {
   return kind.forward.value() > 0 ? kind.attention / kind.forward : 0;
 }
 
+/// Forward FLOPs of a device whose routed experts have more visits than the mean ÷ those without.
+double routed_growth(const Layer& kind, const StageMesh& mesh) {
+  return kind.forward.value() > 0 ? 1 + (mesh.routed_load() - 1) * (kind.routed / kind.forward) : 1;
+}
+
 double tied_share(const Layer& kind) {
   return kind.parameters > 0 ? kind.tied_parameters / kind.parameters : 0;
 }
@@ -301,12 +306,16 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Probl
         const ProfileRow row = row_of(kind);
         time = {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s};
       }
+      time.forward_s *= routed_growth(kind, mesh);
+      time.backward_s *= routed_growth(kind, mesh);
       const double recompute_s = time.forward_s * recomputed_share(kind, execution_.recomputation);
       double update = time.update_s.value_or(0);
       if (shards_updates && kind.parameters > 0)
         update *= kind.parameters / mesh.devices() / mesh.held_parameters(kind);
       // All steps of the attention but the last, which needs the last keys and values.
-      const double hidden = attention_share(kind) * (mesh.context - 1) / mesh.context;
+      const double hidden = traits(execution_.context_exchange).overlaps
+                                ? attention_share(kind) * (mesh.context - 1) / mesh.context
+                                : 0;
       const bool repeats_attention = traits(execution_.recomputation).repeats_attention;
       times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update,
                                update * tied_share(kind), time.backward_s * weight_gradient_share(kind),

@@ -22,7 +22,7 @@ struct CompressionRatio {
 
 /// The value of a setting, by its type; monostate: it has none.
 using SettingValue =
-    std::variant<std::monostate, bool, int, std::string_view, CompressionRatio, BitsPerSecond>;
+    std::variant<std::monostate, bool, int, double, std::string_view, CompressionRatio, BitsPerSecond>;
 
 inline bool is_none(const SettingValue& value) {
   return std::holds_alternative<std::monostate>(value);

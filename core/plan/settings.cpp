@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::array section_names = {std::string_view("training"), std::string_view("parallelism"),
                                       std::string_view("compression")};
-constexpr std::array type_names = {std::string_view("flag"), std::string_view("count"),
-                                   std::string_view("name"), std::string_view("ratio"),
-                                   std::string_view("rate")};
+constexpr std::array type_names = {std::string_view("flag"),   std::string_view("count"),
+                                   std::string_view("factor"), std::string_view("name"),
+                                   std::string_view("ratio"),  std::string_view("rate")};
 
 // The parts of jobs that hold settings. `AnyJob` is Job or const Job.
 
@@ -58,6 +58,12 @@ auto table_of(OptimizerSharding) {
 }
 auto table_of(Recomputation) {
   return recomputation_table();
+}
+auto table_of(ContextExchange) {
+  return context_exchange_table();
+}
+auto table_of(ExpertDispatch) {
+  return expert_dispatch_table();
 }
 auto table_of(Messaging) {
   return messaging_table();
@@ -122,6 +128,9 @@ constexpr SettingType type_of(bool) {
 }
 constexpr SettingType type_of(int) {
   return SettingType::count;
+}
+constexpr SettingType type_of(double) {
+  return SettingType::factor;
 }
 constexpr SettingType type_of(std::optional<int>) {
   return SettingType::count;
@@ -229,6 +238,10 @@ Values run_tensor_degrees(const TargetTraits& target, const Job&) {
 
 Values run_expert_parallelism(const TargetTraits& target, const Job&) {
   return target.expert_parallelism ? Values() : Values{1};
+}
+
+Values run_expert_imbalance(const TargetTraits& target, const Job&) {
+  return target.expert_parallelism ? Values() : Values{1.0};
 }
 
 Values run_context_parallelism(const TargetTraits& target, const Job&) {
@@ -363,13 +376,25 @@ constexpr auto settings = std::to_array<SettingTraits>({
         {.kind = Setting::context,
          .name = "context",
          .meaning = "context-parallel degree. Each sequence is divided among this many groups of `tensor` "
-                    "devices in a stage. The groups have the same parameters, except for experts, and pass "
-                    "keys and values around a ring. The length of the sequence must be a multiple of twice "
-                    "the degree. Of the schemes of `dtfm-compare`, only `planned` uses it",
+                    "devices in a stage. The groups have the same parameters, except for experts. The length "
+                    "of the sequence must be a multiple of twice the degree. Of the schemes of "
+                    "`dtfm-compare`, only `planned` uses it",
          .may_be_auto = true,
          .may_be_list = true,
          .max = max_stage_parts,
          .runs = run_context_parallelism,
+         .target_rank = 3,
+         .diff = {.rank = 1}}),
+    of<&ExecutionConfig::context_exchange>(
+        {.kind = Setting::context_exchange,
+         .name = "context_exchange",
+         .meaning = "how context-parallel groups compute attention: ring passes keys and values around while "
+                    "attention is computed (arXiv 2310.01889); all-gather collects them before; all-to-all "
+                    "exchanges tokens for heads, whose number must be a multiple of `tensor` × `context` "
+                    "(Ulysses, arXiv 2309.14509)",
+         .may_be_auto = true,
+         .may_be_list = true,
+         .runs = run_kinds<&TargetTraits::context_exchanges>,
          .target_rank = 3,
          .diff = {.rank = 1}}),
     of<&ExecutionConfig::stage_data>(
@@ -397,6 +422,26 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .max = max_stage_parts,
          .runs = run_expert_parallelism,
          .target_rank = 3,
+         .diff = {.rank = 1}}),
+    of<&ExecutionConfig::expert_dispatch>(
+        {.kind = Setting::expert_dispatch,
+         .name = "expert_dispatch",
+         .meaning = "how devices that divide experts send tokens to them: flat sends a vector for each visit "
+                    "of an expert; hierarchical sends one to each host with experts of a token, where it is "
+                    "forwarded, and results are added up before they return (DeepEP). The choice of experts "
+                    "is assumed to be random",
+         .may_be_auto = true,
+         .may_be_list = true,
+         .runs = run_kinds<&TargetTraits::expert_dispatches>,
+         .target_rank = 3,
+         .diff = {.rank = 1}}),
+    of<&ExecutionConfig::expert_imbalance>(
+        {.kind = Setting::expert_imbalance,
+         .name = "expert_imbalance",
+         .meaning = "visits of experts on the busiest of the devices that divide them ÷ the mean, or the "
+                    "capacity factor of a router that pads: computations of routed experts, what they keep, "
+                    "and all-to-alls are that much larger. 1: balanced",
+         .runs = run_expert_imbalance,
          .diff = {.rank = 1}}),
     of<&ExecutionConfig::schedule>(
         {.kind = Setting::schedule,
@@ -620,6 +665,7 @@ SettingValue without_preset(const SettingValue& value) {
 std::string format_value(const SettingValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* count = std::get_if<int>(&value)) return fmt::format("{}", *count);
+  if (const auto* factor = std::get_if<double>(&value)) return fmt::format("{}", *factor);
   if (const auto* name = std::get_if<std::string_view>(&value)) return std::string(*name);
   if (const auto* ratio = std::get_if<CompressionRatio>(&value))
     return ratio->preset ? name_of(*ratio->preset) : fmt::format("{}", ratio->ratio);

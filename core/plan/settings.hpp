@@ -21,11 +21,12 @@ enum class SettingSection : unsigned char { training, parallelism, compression }
 std::string_view name_of(SettingSection section);
 
 enum class SettingType : unsigned char {
-  flag,   // true or false
-  count,  // a whole number
-  name,   // of a row in the table of a kind
-  ratio,  // a factor, or the name of a method of compression
-  rate    // bits per second
+  flag,    // true or false
+  count,   // a whole number
+  factor,  // a number of at least 1
+  name,    // of a row in the table of a kind
+  ratio,   // a factor, or the name of a method of compression
+  rate     // bits per second
 };
 std::string_view name_of(SettingType type);
 

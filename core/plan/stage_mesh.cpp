@@ -21,6 +21,30 @@ int expert_count(const Model& model) {
   return transformer != nullptr ? transformer->experts.count : 0;
 }
 
+double vectors_per_visit(const Experts& experts, int hosts) {
+  const double elsewhere = experts.count - static_cast<double>(experts.count) / hosts;
+  double none = 1;  // probability that a token visits no expert of a host
+  for (int visit = 0; visit < experts.per_token; ++visit)
+    none *= std::max(0.0, elsewhere - visit) / (experts.count - visit);
+  return (1 - none) / experts.per_token;
+}
+
+namespace {
+
+/// Why the heads of attention cannot be divided among the devices of a context-parallel group.
+std::string head_obstacle(const Job& job, const Transformer& model) {
+  const int parts = job.parallelism.tensor * job.execution.context;
+  const int key_heads = model.latent.kv_rank > 0 ? model.heads : kv_head_count(model);
+  for (const auto& [what, heads] : {std::pair("attention", model.heads), std::pair("key-value", key_heads)})
+    if (heads % parts != 0)
+      return fmt::format(
+          "context_exchange all-to-all divides {} {} heads among tensor {} × context {} devices", heads, what,
+          job.parallelism.tensor, job.execution.context);
+  return "";
+}
+
+}  // namespace
+
 std::string mesh_obstacle(const Job& job) {
   const int data = job.execution.stage_data.value_or(1), expert = job.execution.expert,
             context = job.execution.context, experts = expert_count(job.model);
@@ -48,7 +72,7 @@ std::string mesh_obstacle(const Job& job) {
   // to do with a causal mask.
   if (model->sequence % (2 * context) != 0)
     return fmt::format("sequence {} is not a multiple of 2 × context {}", model->sequence, context);
-  return "";
+  return traits(job.execution.context_exchange).divides_heads ? head_obstacle(job, *model) : "";
 }
 
 void fit_stage_data(Job& job) {

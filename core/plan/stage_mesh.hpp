@@ -24,10 +24,13 @@ namespace dtfm {
 /// the experts.
 struct StageMesh {
   int tensor = 1, context = 1, data = 1, expert = 1;
+  double expert_imbalance = 1;
 
   int token_parts() const { return context * data; }
   int devices() const { return tensor * token_parts(); }
   bool divides_experts() const { return expert > 1; }
+  /// Visits of experts on the busiest device ÷ the mean. A device that has all experts has a mean number.
+  double routed_load() const { return divides_experts() ? expert_imbalance : 1; }
   /// Into how many shards experts are divided, or other parameters.
   int shards(bool experts) const { return experts && divides_experts() ? expert : tensor; }
   /// Devices that have the same shard.
@@ -43,7 +46,8 @@ struct StageMesh {
 inline StageMesh stage_mesh(const ExecutionConfig& execution, std::size_t devices) {
   const int count = static_cast<int>(devices), parts = execution.token_parts();
   DTFM_ASSERT(count % parts == 0 && count % execution.expert == 0);
-  return {count / parts, execution.context, execution.stage_data.value_or(1), execution.expert};
+  return {count / parts, execution.context, execution.stage_data.value_or(1), execution.expert,
+          execution.expert_imbalance};
 }
 
 struct Job;
@@ -52,6 +56,10 @@ struct Job;
 int devices_per_stage(const Job& job);
 /// Experts of each layer of the model that has them; 0 if none has.
 int expert_count(const Model& model);
+/// Vectors that a token sends to each of `hosts` hosts with equally many experts ÷ its visits of experts, if
+/// it chooses experts at random, and sends one vector to a host that has any of them. (Routers that limit the
+/// hosts of a token send fewer.)
+double vectors_per_visit(const Experts& experts, int hosts);
 /// Why the degrees of the job do not fit together or its model; empty if they do.
 std::string mesh_obstacle(const Job& job);
 /// Sets `stage_data` to the smallest number with which a stage has enough devices for `expert`.

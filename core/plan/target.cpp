@@ -78,6 +78,9 @@ constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding
 
 // core/models/gpt/gpt_layer_specs.py of megatron-core 0.16.1. Its gated delta nets and gates of attention are
 // experimental.
+constexpr std::array megatron_context_exchanges = {ContextExchange::ring, ContextExchange::all_gather,
+                                                   ContextExchange::all_to_all};
+constexpr std::array megatron_dispatches = {ExpertDispatch::flat, ExpertDispatch::hierarchical};
 constexpr std::array megatron_features = {ModelFeature::latent_attention, ModelFeature::experts,
                                           ModelFeature::block_kinds,      ModelFeature::window,
                                           ModelFeature::prediction,       ModelFeature::attention_sinks,
@@ -212,6 +215,8 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .flash_in_16_bits = true,
      .context_parallelism = true,
      .expert_parallelism = true,
+     .context_exchanges = megatron_context_exchanges,
+     .expert_dispatches = megatron_dispatches,
      .tensor_division = TensorDivision::widths,
      .overlap = true,
      .tied_embedding_sync = true},

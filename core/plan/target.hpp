@@ -17,6 +17,7 @@
 #include "core/model/recomputation.hpp"
 #include "core/plan/compression_preset.hpp"
 #include "core/plan/optimizer_sharding.hpp"
+#include "core/plan/stage_exchange.hpp"
 #include "core/plan/target_kind.hpp"
 #include "core/schedule/messaging.hpp"
 #include "core/schedule/schedule.hpp"
@@ -55,6 +56,8 @@ enum class RankOrder : unsigned char { stage_major, pipeline_major };
 std::string_view rank_order_name(RankOrder order);
 
 inline constexpr std::array plain_products = {MatmulFormat::precision};
+inline constexpr std::array ring_only = {ContextExchange::ring};
+inline constexpr std::array flat_only = {ExpertDispatch::flat};
 
 struct TargetTraits {
   Target kind = {};
@@ -87,6 +90,8 @@ struct TargetTraits {
   bool tensor_parallelism = true;
   bool context_parallelism = false;
   bool expert_parallelism = false;  // divides experts among the devices of a stage
+  std::span<const ContextExchange> context_exchanges = ring_only;
+  std::span<const ExpertDispatch> expert_dispatches = flat_only;
   TensorDivision tensor_division = TensorDivision::heads;
   FlushSupport flushes = FlushSupport::never;
   bool overlap = false;                        // supports ExecutionConfig::overlap

@@ -31,9 +31,13 @@ constexpr ExportedSettings exported = {{
     {Setting::data, SettingForm::layout, "ranks ÷ (tensor size × pipeline size × `stage_data`)"},
     {Setting::tensor, SettingForm::file, "`--tensor-model-parallel-size`"},
     {Setting::context, SettingForm::file, "`--context-parallel-size`"},
+    {Setting::context_exchange, SettingForm::file, "`--cp-comm-type`"},
     {Setting::stage_data, SettingForm::layout,
      "ranks ÷ (tensor size × pipeline size × pipelines of the plan)"},
     {Setting::expert, SettingForm::file, "`--expert-model-parallel-size`, `--expert-tensor-parallel-size 1`"},
+    {Setting::expert_dispatch, SettingForm::file,
+     "`--moe-token-dispatcher-type`; hierarchical: flex with DeepEP"},
+    {Setting::expert_imbalance, SettingForm::note, "the router decides it"},
     {Setting::schedule, SettingForm::file,
      "`--pipeline-model-parallel-layout`, `--overlap-p2p-communication-warmup-flush`"},
     {Setting::chunks, SettingForm::file, "`--pipeline-model-parallel-layout`: its stages ÷ pipeline size"},
@@ -235,6 +239,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
         "the router in megatron.sh chooses experts by softmax, and --moe-aux-loss-coeff 1e-2 balances them; "
         "DeepSeek-V3 has --moe-router-score-function sigmoid and --moe-router-enable-expert-bias instead, "
         "and groups of experts, on which plans do not depend");
+  if (const double imbalance = bundle.job.execution.expert_imbalance; imbalance > 1)
+    notes.push_back(fmt::format(
+        "expert_imbalance {} is what the plan assumes of the router; megatron.sh sets no capacity",
+        imbalance));
   if (model.latent.kv_rank > 0)
     notes.emplace_back(
         "--rotary-scaling-factor in megatron.sh is 1: positions are rotary without the extension to longer "

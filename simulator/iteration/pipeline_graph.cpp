@@ -43,11 +43,12 @@ struct Part {
   int layer = no_index;  // of the label, if the part is a single layer
 };
 
-/// Messages of one payload between the devices of a stage, whose groups all exchange equally much.
+/// Messages of one payload between the devices of a stage.
 struct StageExchange {
   Activity activity;
-  std::vector<Communication> of_group;  // those of one group
-  /// Each of the messages of all groups: its share of what a device sends, and to whom it goes.
+  std::vector<Communication> of_group;  // those of the first group
+  /// Each of the messages of all groups: its size ÷ what a device of the first group sends to a peer, and to
+  /// whom it goes.
   struct Message {
     Channel channel;
     int rank = 0, peer = no_index;  // no peer: the next device of the ring
@@ -185,7 +186,8 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
 }
 
 void PipelineGraph::find_communications() {
-  const std::vector<Communication> all = pipeline_communications(model_.bytes(), plan_, number_);
+  const std::vector<Communication> all =
+      pipeline_communications(builder_.topology(), model_.bytes(), plan_, number_);
   exchanges_.resize(pipeline_.stages.size());
   for (int stage = 0; stage < stages(); ++stage) find_exchanges(all, stage);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -205,7 +207,7 @@ void PipelineGraph::find_communications() {
 }
 
 /// Adds the messages of one group: an all-reduce goes around a ring on all channels between hosts, keys and
-/// values directly from each device to the next.
+/// values directly from each device to the next, all-to-alls to all. Groups may be spread differently.
 void PipelineGraph::add_exchange_messages(const std::vector<int>& stage, const Communication& it,
                                           StageExchange& exchange) {
   const std::vector<int>& devices = it.devices;
@@ -213,9 +215,13 @@ void PipelineGraph::add_exchange_messages(const std::vector<int>& stage, const C
     return static_cast<int>(std::find(stage.begin(), stage.end(), device) - stage.begin());
   };
   const HostChannels hosts(builder_.topology(), devices);
+  const auto bytes_to_peer = [](const Communication& of) {
+    return of.bytes / static_cast<double>(of.devices.size());
+  };
+  const double size = bytes_to_peer(it) / bytes_to_peer(exchange.of_group.front());
   const auto channel_to = [&](int from, int to) {
     Channel channel = builder_.channel(from, to, exchange.activity);
-    channel.both_ends_send = devices.size() == 2 || it.payload == Payload::expert_tokens;
+    channel.both_ends_send = devices.size() == 2 || it.collective == Collective::all_to_all;
     return channel;
   };
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -227,9 +233,9 @@ void PipelineGraph::add_exchange_messages(const std::vector<int>& stage, const C
             {channel_to(sender, receiver), rank_of(from), no_index, 1 / static_cast<double>(parts.size())});
       continue;
     }
-    for (std::size_t k = 1; k < (it.payload == Payload::keys_values ? 2 : devices.size()); ++k) {
+    for (std::size_t k = 1; k < (it.collective == Collective::all_gather ? 2 : devices.size()); ++k) {
       const int to = devices[(i + k) % devices.size()];
-      exchange.messages.push_back({channel_to(from, to), rank_of(from), rank_of(to)});
+      exchange.messages.push_back({channel_to(from, to), rank_of(from), rank_of(to), size});
     }
   }
 }
@@ -239,7 +245,8 @@ void PipelineGraph::find_exchanges(const std::vector<Communication>& all, int st
   const std::vector<int>& devices = pipeline_.stages[at(stage)].devices;
   for (const auto& [payload, activity] : {std::pair(Payload::keys_values, Activity::pass_keys),
                                           std::pair(Payload::partial_sums, Activity::all_reduce),
-                                          std::pair(Payload::expert_tokens, Activity::all_to_all)}) {
+                                          std::pair(Payload::expert_tokens, Activity::all_to_all),
+                                          std::pair(Payload::host_tokens, Activity::all_to_all)}) {
     StageExchange exchange{activity, {}};
     std::set<int> known;  // first devices of groups
     int first_group = no_index;
@@ -511,8 +518,10 @@ int PipelineGraph::add_exchange(int stage, const StageExchange& exchange, std::p
   }
   if (messages == 0) return no_index;
   label.phase = pass == Pass::backward ? 1 : 0;
-  if (exchange.activity == Activity::all_to_all) label.phase += 17;  // other waits have 0 to 16
-  if (exchange.activity == Activity::pass_keys) label.phase += 21;
+  const Payload payload = exchange.of_group.front().payload;
+  if (payload == Payload::expert_tokens) label.phase += 17;  // other waits have 0 to 16
+  if (payload == Payload::keys_values) label.phase += 21;
+  if (payload == Payload::host_tokens) label.phase += 27;
   const std::array ready{builder_.join(last_[at(stage % devices_)], label)};
   label.activity = exchange.activity;
   std::vector<int> arrived;

@@ -104,7 +104,7 @@ double LoadModel::gathered_bytes(const Stage& stage) const {
 Layer LoadModel::layer_on_device(const Stage& stage, int layer) const {
   const StageMesh mesh = stage_mesh(execution_, stage.devices.size());
   return with_activations_of_device(chain_[at(layer)], mesh.tensor, job_.parallelism.sequence_parallel,
-                                    mesh.token_parts());
+                                    mesh.token_parts(), mesh.routed_load());
 }
 
 /// Bytes per sequence that one device holds. The input of the first layer is assumed to be as large as its

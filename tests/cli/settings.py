@@ -46,6 +46,8 @@ def values(row, is_plan):
         return {"type": "boolean"}
     if row["type"] == "count":
         return {"type": "integer", "minimum": row["min"], "maximum": MAX_COUNT}
+    if row["type"] == "factor":
+        return {"type": "number", "minimum": 1, "maximum": MAX_COUNT}
     if row["type"] == "rate":
         return quantity("rate")
     if row["type"] == "name":
@@ -95,6 +97,8 @@ def documented_values(row):
         options = [default, "true" if default == "false" else "false"]
     elif row["type"] == "count":
         options = ([default] if default and not row["is_required"] else []) + [f"integer ≥ {row['min']}"]
+    elif row["type"] == "factor":
+        options = [default, "number ≥ 1"]
     elif row["type"] == "ratio":
         options = [default, "ratio", "method"]
     else:

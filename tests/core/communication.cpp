@@ -28,7 +28,8 @@ std::vector<Communication> communications_of(const Job& job, const Plan& plan) {
   const LayerBytes bytes(job, plan.execution);
   std::vector<Communication> all = replica_communications(bytes, plan);
   for (int i = 0; at(i) < plan.pipelines.size(); ++i)
-    for (Communication& it : pipeline_communications(bytes, plan, i)) all.push_back(std::move(it));
+    for (Communication& it : pipeline_communications(Topology(), bytes, plan, i))
+      all.push_back(std::move(it));
   return all;
 }
 
@@ -75,7 +76,8 @@ TEST_CASE("the devices of a stage all-reduce the output of every layer twice per
     job.execution.micro_batch = 5;
     job.execution.recomputation = recomputation;
     const Plan plan = tensor_plan(job, 1, {4, 4, 4});
-    const auto sent = sent_bytes(pipeline_communications(LayerBytes(job, job.execution), plan, 0), 7);
+    const auto sent =
+        sent_bytes(pipeline_communications(Topology(), LayerBytes(job, job.execution), plan, 0), 7);
     REQUIRE(sent.size() == 12);
     // The stages in the middle also send activations and their gradients, the others one of them.
     for (const auto& [device, bytes] : sent)
@@ -91,7 +93,8 @@ TEST_CASE("a boundary is sent in as many messages as the larger stage has device
     job.parallelism.sequence_parallel = divides;
     const Plan plan = tensor_plan(job, 2, {2, 4});
     std::map<Pass, std::vector<std::vector<int>>> pairs;
-    for (const Communication& it : pipeline_communications(LayerBytes(job, job.execution), plan, 1)) {
+    for (const Communication& it :
+         pipeline_communications(Topology(), LayerBytes(job, job.execution), plan, 1)) {
       if (it.payload != Payload::activations) continue;
       CHECK(it.bytes == 1e6 / (divides ? 4 : 1));
       pairs[it.pass].push_back(it.devices);

@@ -15,13 +15,14 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// A layer of 1 s and 2 s per sequence, half of it in the attention core, with 60 parameters, and keys and
-/// values of 8e6 bytes.
+/// A layer of 1 s and 2 s per sequence, half of it in the attention core, with 60 parameters, keys and values
+/// of 8e6 bytes, queries and outputs of 24e6.
 Job context_job(int layers, int context, int stage_data, int micro_batch) {
   Job job = chain_job(layers, 60, 1e6);
   for (Layer& it : std::get<LayerChain>(job.model).layers) {
     it.attention = Flops(0.5e12);
     it.keys_values = Bytes(8e6);
+    it.queries_outputs = Bytes(24e6);
   }
   job.training.global_batch = job.execution.micro_batch = micro_batch;
   job.execution.context = context;
@@ -41,7 +42,8 @@ TEST_CASE("keys and values go around rings of devices of one tensor rank") {
     job.execution.recomputation = recomputation;
     const Plan plan = staged_plan(job, 1, 1, 8, 1);
     std::vector<std::vector<int>> rings;
-    for (const Communication& it : pipeline_communications(LayerBytes(job, job.execution), plan, 0)) {
+    for (const Communication& it :
+         pipeline_communications(Topology(), LayerBytes(job, job.execution), plan, 0)) {
       if (it.payload != Payload::keys_values) continue;
       CHECK(it.bytes == 4e6);
       const int backward = recomputation == Recomputation::none ? 2 : 3;
@@ -78,6 +80,48 @@ TEST_CASE("a ring adds what attention does not hide") {
     }
 }
 
+// An all-gather sends the messages of a ring, all of them before the attention, the gradients after it. With
+// all-to-alls, queries, keys, values and outputs are a message of 32e6 ÷ 4 × b ÷ c² bytes each, to every peer
+// at once; recomputed attention repeats those of the forward.
+TEST_CASE("attention waits for an all-gather and for all-to-alls") {
+  const double bytes_per_s = 1e7;
+  for (const Recomputation recomputation : {Recomputation::none, Recomputation::selective})
+    for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::all_to_all})
+      for (const int c : {2, 4, 8}) {
+        CAPTURE(name_of(recomputation), name_of(exchange), c);
+        const int L = 3, m = 2, b = 2, repeated = recomputation == Recomputation::none ? 0 : 1;
+        Job job = context_job(L, c, 1, b);
+        job.execution.recomputation = recomputation;
+        job.execution.context_exchange = exchange;
+        job.execution.gradient_sync = GradientSync::none;
+        const Problem problem{hosts_with(1, c, link_of(0.003, bytes_per_s), link_of(0, 1e18)), job, {}};
+        const Plan plan = staged_plan(job, 1, 1, c, m);
+        const double gathers = 3 + repeated, all_to_alls = 8 + 4 * repeated;
+        const double sent = exchange == ContextExchange::all_gather
+                                ? gathers * (c - 1) * (0.003 + 8e6 * b / c / bytes_per_s)
+                                : all_to_alls * (0.003 + 8e6 * b / (c * c) / bytes_per_s);
+        const double seconds = m * L * ((3.0 + 0.5 * repeated) * b / c + sent);
+        CHECK(std::abs(replay_makespan(iteration_graph(problem, plan)) / seconds - 1) < 1e-9);
+        const cost::IterationModel model(problem, c);
+        CHECK(cost::IterationEstimator(model).estimate_pipelines(plan).pipelines_s ==
+              Approx(seconds).epsilon(1e-9));
+      }
+}
+
+TEST_CASE("all-to-alls require heads for every device") {
+  Job job;
+  job.model = Transformer{.layers = 2, .hidden = 64, .heads = 8, .sequence = 64, .kv_heads = 4};
+  job.execution.context_exchange = ContextExchange::all_to_all;
+  job.parallelism.tensor = 2;
+  job.execution.context = 2;
+  CHECK(mesh_obstacle(job).empty());
+  job.execution.context = 4;
+  CHECK(mesh_obstacle(job) ==
+        "context_exchange all-to-all divides 4 key-value heads among tensor 2 × context 4 devices");
+  job.execution.context_exchange = ContextExchange::ring;
+  CHECK(mesh_obstacle(job).empty());
+}
+
 TEST_CASE("devices of a context-parallel stage hold whole weights and parts of activations") {
   const Job job = context_job(2, 4, 1, 1);
   const Problem problem{hosts_with(1, 4, link_of(0, 1e18), link_of(0, 1e18)), job, {}};
@@ -100,6 +144,7 @@ TEST_CASE("estimates of context parallelism equal simulations") {
     Job job = context_job(6, context, data, 4);
     job.execution.schedule = below(2) == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
     job.execution.recomputation = below(2) == 0 ? Recomputation::selective : Recomputation::full;
+    job.execution.context_exchange = context_exchange_table()[at(below(3))].kind;
     job.execution.overlap = below(3) == 0;
     if (below(2) == 0) job.execution.optimizer_sharding = OptimizerSharding::zero1;
     const Problem problem{

@@ -43,6 +43,23 @@ std::map<Activity, double> bytes_by_activity(const LabelledGraph& lowered) {
 
 const Link fast = link_of(0, 1e18);
 
+/// Two blocks of 8 experts, of which a token visits 2, so that a sequence sends 2 · 16 · 8 fp16 numbers, 512
+/// bytes, per block. GPUs compute in no time.
+Problem dispatch_problem(Topology topology, int expert, ExpertDispatch dispatch) {
+  Job job;
+  Transformer model{.layers = 2, .hidden = 8, .heads = 2, .sequence = 16, .vocabulary = 10};
+  model.experts = {.count = 8, .per_token = 2, .width = 8};
+  model.blocks.assign(2, {Mixer::attention, Mlp::experts});
+  job.model = model;
+  job.efficiency = 1;
+  job.training.global_batch = job.execution.micro_batch = 8 * expert;
+  job.execution.stage_data = job.execution.expert = expert;
+  job.execution.expert_dispatch = dispatch;
+  job.execution.gradient_sync = GradientSync::none;
+  for (Gpu& gpu : topology.gpus) gpu.peak = gpu.peak_tf32 = gpu.peak_fp32 = FlopsPerSecond(1e30);
+  return {std::move(topology), job, {}};
+}
+
 }  // namespace
 
 // Two tensor-parallel groups of two: the 60 parameters outside of experts in halves, of which two devices
@@ -65,7 +82,7 @@ TEST_CASE("groups of a stage exchange sums and tokens") {
   const Plan plan = staged_plan(job, 1, 2, 4, 1);
   const LayerBytes bytes(job, job.execution);
   std::vector<std::vector<int>> reduced, exchanged;
-  for (const Communication& it : pipeline_communications(bytes, plan, 1)) {
+  for (const Communication& it : pipeline_communications(Topology(), bytes, plan, 1)) {
     if (it.pass == Pass::backward) continue;
     CAPTURE(it.devices);
     if (it.payload == Payload::partial_sums) {
@@ -191,4 +208,114 @@ TEST_CASE("estimates of expert parallelism equal simulations") {
     CHECK(replay_makespan(reduced_iteration_graph(problem, plan)) ==
           Approx(replay_makespan(iteration_graph(problem, plan))));
   }
+}
+
+// Of 8 experts, 2 hosts have 4 each. A token visits none of a host with probability (4 · 3) ÷ (8 · 7) = 3 ÷
+// 14, so it sends 11 ÷ 14 vectors for its 2 visits. With a host for each expert, it sends what it visits.
+TEST_CASE("a token sends one vector to a host with any of its experts") {
+  const Experts experts{.count = 8, .per_token = 2, .width = 8};
+  CHECK(vectors_per_visit(experts, 2) == Approx(11.0 / 14 / 2));
+  CHECK(vectors_per_visit(experts, 8) == Approx(1.0 / 8));
+  CHECK(vectors_per_visit({.count = 8, .per_token = 8, .width = 8}, 4) == Approx(1.0 / 8));
+}
+
+TEST_CASE("hierarchical dispatch is between equal ranks of hosts, then within hosts") {
+  const Problem problem = dispatch_problem(hosts_with(2, 4, fast, fast), 8, ExpertDispatch::hierarchical);
+  const Plan plan = staged_plan(problem.job, 1, 1, 8, 1);
+  std::map<Payload, std::vector<std::vector<int>>> groups;
+  for (const Communication& it :
+       pipeline_communications(problem.topology, LayerBytes(problem.job, problem.job.execution), plan, 0)) {
+    if (it.pass == Pass::backward || it.layers.first > 0) continue;
+    groups[it.payload].push_back(it.devices);
+    // A device has 8 sequences, which send 512 bytes each in a flat dispatch.
+    CHECK(it.bytes == Approx(it.payload == Payload::expert_tokens ? 4096 * 2 * 11.0 / 28 : 4096));
+  }
+  CHECK(groups[Payload::expert_tokens] == std::vector<std::vector<int>>{{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+  CHECK(groups[Payload::host_tokens] == std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}});
+}
+
+// On one host, and on hosts with different numbers of devices, the dispatch is flat.
+TEST_CASE("groups that hosts do not divide evenly dispatch tokens directly") {
+  const ExecutionConfig execution{.expert = 4, .expert_dispatch = ExpertDispatch::hierarchical};
+  Topology topology = hosts_with(2, 3, fast, fast);
+  const auto hosts_of = [&](std::vector<int> group) { return dispatching_hosts(topology, execution, group); };
+  CHECK(hosts_of({0, 1, 2}) == 1);
+  CHECK(hosts_of({0, 1, 2, 3}) == 1);
+  CHECK(hosts_of({0, 3, 1, 4}) == 1);
+  CHECK(hosts_of({0, 1, 3, 4}) == 2);
+  CHECK(hosts_of({0, 3}) == 2);
+}
+
+// H hosts of g devices. Per all-to-all, a device with V = 4096 bytes of visits sends p V ÷ 2 to each other
+// host, where p is the probability of a visit, then V ÷ g to each other device of its host. There are 4 in
+// each of 2 blocks.
+TEST_CASE("a hierarchical dispatch takes as long as both of its steps") {
+  for (const auto& [hosts, gpus] : {std::pair(2, 2), std::pair(4, 2), std::pair(2, 4), std::pair(4, 1)}) {
+    CAPTURE(hosts, gpus);
+    const Problem problem = dispatch_problem(hosts_with(hosts, gpus, link_of(0.001, 1e6), link_of(0.01, 1e5)),
+                                             hosts * gpus, ExpertDispatch::hierarchical);
+    const Plan plan = staged_plan(problem.job, 1, 1, hosts * gpus, 1);
+    const double per_host = 8.0 / hosts, none = (8 - per_host) * (7 - per_host) / (8 * 7);
+    const double seconds =
+        8 * (0.01 + (1 - none) * 4096 / 2 / 1e5 + (gpus > 1 ? 0.001 + 4096.0 / gpus / 1e6 : 0));
+    CHECK(std::abs(replay_makespan(iteration_graph(problem, plan)) / seconds - 1) < 1e-9);
+    const cost::IterationModel model(problem, hosts * gpus);
+    CHECK(cost::IterationEstimator(model).estimate_pipelines(plan).pipelines_s ==
+          Approx(seconds).epsilon(1e-9));
+  }
+}
+
+// All links of a host share its card, which carries g (H − 1) messages in each direction.
+TEST_CASE("messages of a hierarchical dispatch share network cards") {
+  Topology topology = hosts_with(2, 4, fast, fast);
+  for (Device& it : topology.devices) it.host_uplink = BitsPerSecond(8e6);
+  const Problem problem = dispatch_problem(std::move(topology), 8, ExpertDispatch::hierarchical);
+  const Plan plan = staged_plan(problem.job, 1, 1, 8, 1);
+  const double seconds = 8 * 4 * 4096 * 11.0 / 28 / 1e6;
+  CHECK(replay_makespan(iteration_graph(problem, plan)) == Approx(seconds).epsilon(1e-9));
+  const cost::IterationModel model(problem, 8);
+  CHECK(cost::IterationEstimator(model).estimate_pipelines(plan).pipelines_s ==
+        Approx(seconds).epsilon(1e-9));
+}
+
+// One of two groups is on a host, the other on two: both are counted.
+TEST_CASE("the slowest of differently spread groups counts") {
+  Topology topology = hosts_with(4, 2, link_of(0, 1e6), link_of(0, 1e5));
+  Problem problem = dispatch_problem(topology, 4, ExpertDispatch::hierarchical);
+  problem.job.execution.stage_data = 8;
+  problem.job.training.global_batch = problem.job.execution.micro_batch = 64;
+  Plan plan = staged_plan(problem.job, 1, 1, 8, 1);
+  Topology& changed = problem.topology.edit();
+  for (int i = 0; i < 4; ++i) changed.devices[at(i)].host = 0;
+  const double within = 4096.0 / 4 / 1e6, across = 11.0 / 14 * 4096 / 2 / 1e5 + 4096.0 / 2 / 1e6;
+  CHECK(replay_makespan(iteration_graph(problem, plan)) ==
+        Approx(8 * std::max(within, across)).epsilon(1e-9));
+}
+
+// Half of the forward FLOPs are visits of routed experts. On the busiest device they are 1.5 times as many,
+// and so are the bytes it sends and what it keeps of them (40 of 100 bytes).
+TEST_CASE("the busiest device with experts determines times and memory") {
+  const int e = 4, b = 16;
+  const auto problem_of = [&](int expert, double imbalance) {
+    Job job = expert_job(1, e, expert, b);
+    Layer& layer = std::get<LayerChain>(job.model).layers.front();
+    layer.routed = Flops(0.5e12);
+    layer.mlp_memory = layer.routed_memory = Bytes(40);
+    job.execution.expert_imbalance = imbalance;
+    job.execution.gradient_sync = GradientSync::none;
+    return Problem{hosts_with(1, e, link_of(0, 1e6), fast), job, {}};
+  };
+  const Problem problem = problem_of(e, 1.5);
+  const Plan plan = staged_plan(problem.job, 1, 1, e, 1);
+  const double seconds = 1.25 * b * 3.0 / e + 4 * 1.5 * 4e6 * b / (e * e) / 1e6;
+  CHECK(replay_makespan(iteration_graph(problem, plan)) == Approx(seconds).epsilon(1e-9));
+  const cost::IterationModel model(problem, e);
+  CHECK(cost::IterationEstimator(model).estimate_pipelines(plan).pipelines_s ==
+        Approx(seconds).epsilon(1e-9));
+  CHECK(LoadModel(problem, plan).of(plan.pipelines[0].stages[0]).activation_bytes == 120.0 * b / e);
+  CHECK(cost::StageCosts(problem, e).needs({0, 1}, 1).per_micro_batch == Approx(120.0 * b / e));
+  // A device with all experts has all of their visits.
+  const Problem undivided = problem_of(1, 1.5), balanced = problem_of(1, 1);
+  CHECK(replay_makespan(iteration_graph(undivided, staged_plan(undivided.job, 1, 1, e, 1))) ==
+        replay_makespan(iteration_graph(balanced, staged_plan(balanced.job, 1, 1, e, 1))));
 }

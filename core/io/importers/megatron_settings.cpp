@@ -23,7 +23,9 @@ constexpr double max_every = 1e9;  // N of "every Nth layer"
 /// The second flag stands for the first with the value `selective`.
 constexpr std::string_view recompute_granularity = "--recompute-granularity",
                            recompute_activations = "--recompute-activations",
-                           recompute_modules = "--recompute-modules", fp8_recipe_flag = "--fp8-recipe";
+                           recompute_modules = "--recompute-modules", fp8_recipe_flag = "--fp8-recipe",
+                           context_comm_flag = "--cp-comm-type",
+                           dispatcher_flag = "--moe-token-dispatcher-type";
 
 // Flags on which others depend.
 constexpr std::string_view group_flag = "--group-query-attention", no_bias_flag = "--disable-bias-linear",
@@ -127,8 +129,31 @@ std::string constant(const MegatronFlags&, const MegatronRun&) {
 
 constexpr char adam[] = "adam", dropout[] = "0.1", layer_norm[] = "LayerNorm", learned[] = "learned_absolute",
                one[] = "1", two[] = "2", core_attention[] = "core_attn", vanilla[] = "vanilla",
-               allgather[] = "allgather", delayed[] = "delayed", kv_lora_rank[] = "32", qk_head_dim[] = "128",
-               qk_pos_emb_head_dim[] = "64", v_head_dim[] = "128";
+               allgather[] = "allgather", deepep[] = "deepep", delayed[] = "delayed", kv_lora_rank[] = "32",
+               qk_head_dim[] = "128", qk_pos_emb_head_dim[] = "64", v_head_dim[] = "128";
+
+std::string context_word(ContextExchange exchange) {
+  switch (exchange) {
+    case ContextExchange::ring:
+      return "p2p";
+    case ContextExchange::all_gather:
+      return "all_gather";
+    case ContextExchange::all_to_all:
+      break;
+  }
+  return "a2a";
+}
+
+/// The setting of `--cp-comm-type`; other values remain as they are.
+std::string context_exchange(const std::string& word) {
+  for (const ContextExchangeTraits& it : context_exchange_table())
+    if (word == context_word(it.kind)) return std::string(it.name);
+  return word;
+}
+
+bool dispatches_by_host(const Job& job) {
+  return job.execution.expert > 1 && job.execution.expert_dispatch == ExpertDispatch::hierarchical;
+}
 
 /// Of the products of a job; empty without fp8. Scales of fp8 are current ones: with delayed ones,
 /// activation functions cannot be recomputed.
@@ -470,9 +495,14 @@ const MegatronSettingFlag model_flags[] = {
     {"--moe-grouped-gemm", FlagArgument::none, flag_if<has_experts>,
      [](const Job&) { return std::string("one product for all experts of a device"); }, nullptr,
      experts_flag},
-    {"--moe-token-dispatcher-type", FlagArgument::word,
-     [](const MegatronRun& run) { return given_if(has_experts(run.job), "alltoall"); },
-     [](const Job&) { return std::string("the dispatcher alltoall"); }, constant<allgather>, experts_flag},
+    {dispatcher_flag, FlagArgument::word,
+     [](const MegatronRun& run) {
+       return given_if(has_experts(run.job), dispatches_by_host(run.job) ? "flex" : "alltoall");
+     },
+     says<Setting::expert_dispatch>, constant<allgather>, experts_flag},
+    {"--moe-flex-dispatcher-backend", FlagArgument::word,
+     [](const MegatronRun& run) { return given_if(dispatches_by_host(run.job), deepep); },
+     says<Setting::expert_dispatch>, constant<deepep>, experts_flag},
     {"--moe-expert-capacity-factor", FlagArgument::word, never,
      [](const Job&) { return std::string("experts that drop no token"); }, nullptr, experts_flag},
     {"--moe-latent-size", FlagArgument::word, never,
@@ -528,9 +558,11 @@ const MegatronSettingFlag execution_flags[] = {
     {"--sequence-parallel", FlagArgument::none,
      [](const MegatronRun& run) { return given_if(run.tensor > 1 && run.job.parallelism.sequence_parallel); },
      says<Setting::sequence_parallel>},
-    {"--cp-comm-type", FlagArgument::word,
-     [](const MegatronRun& run) { return given_if(run.job.execution.context > 1, "p2p"); },
-     says<Setting::context>},
+    {context_comm_flag, FlagArgument::word,
+     [](const MegatronRun& run) {
+       return given_if(run.job.execution.context > 1, context_word(run.job.execution.context_exchange));
+     },
+     says<Setting::context_exchange>},
     {"--no-overlap-p2p-communication", FlagArgument::none,
      [](const MegatronRun& run) {
        return given_if(has_chunks(run.job) && traits(run.job.execution.schedule).is_blocking);
@@ -662,7 +694,9 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
       {Setting::pipeline, number("--pipeline-model-parallel-size")},
       {Setting::tensor, number("--tensor-model-parallel-size")},
       {Setting::context, number("--context-parallel-size")},
+      {Setting::context_exchange, context_exchange(word(context_comm_flag, "p2p"))},
       {Setting::expert, number("--expert-model-parallel-size")},
+      {Setting::expert_dispatch, word(dispatcher_flag, "") == "flex" ? "hierarchical" : "flat"},
       {Setting::schedule, std::string(name_of(schedule))},
       {Setting::chunks, chunks > 1 ? fmt::format("{}", chunks) : ""},
       {Setting::optimizer_sharding, flags.has("--use-distributed-optimizer") ? "zero1" : "none"},

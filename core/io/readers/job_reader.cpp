@@ -91,6 +91,8 @@ void read_value(const SettingTraits& setting, const YamlValue& value, Job& job) 
       return setting.set(job, setting.kind == Setting::micro_batch
                                   ? read_micro_batch(value, job)
                                   : read_whole_number(value, setting.min, setting.max));
+    case SettingType::factor:
+      return setting.set(job, value.number(1, setting.max));
     case SettingType::name: {
       const std::vector<std::string_view> names = setting.names();
       return setting.set(job, names[value.choice(names)]);

@@ -23,6 +23,7 @@ std::string format_size(Bytes size) {
 ordered_json setting_json(const SettingValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag;
   if (const auto* count = std::get_if<int>(&value)) return *count;
+  if (const auto* factor = std::get_if<double>(&value)) return *factor;
   const auto* ratio = std::get_if<CompressionRatio>(&value);
   return ratio && !ratio->preset ? ordered_json(ratio->ratio) : ordered_json(format_value(value));
 }

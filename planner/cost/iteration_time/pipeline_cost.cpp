@@ -132,19 +132,43 @@ std::vector<Group> reducing_groups(const IterationModel& model, const std::vecto
   return groups;
 }
 
-/// Visits the senders and receivers of the messages of an exchange of keys and values or an all-to-all.
+/// Visits the senders and receivers of the messages of tokens to experts: those within hosts that follow
+/// messages between hosts, or all others. Calls `visit` with the size of a message ÷ that in a flat dispatch.
+template <class Visit>
+void for_each_token_pair(const IterationModel& model, const std::vector<int>& devices, bool within_hosts,
+                         const Visit& visit) {
+  const StageCosts& costs = model.stages_of(devices.size());
+  const int expert = costs.mesh().expert;
+  for (const Group& group : groups_of(devices, expert)) {
+    const int hosts = dispatching_hosts(*model.problem.topology, costs.job().execution, group);
+    if (within_hosts && hosts == 1) continue;
+    const std::size_t on_host = group.size() / at(hosts);
+    const double size = hosts == 1     ? 1
+                        : within_hosts ? hosts
+                                       : expert * costs.bytes().vectors_per_visit(hosts);
+    for (std::size_t i = 0; i < group.size(); ++i)
+      for (std::size_t k = 0; k < group.size(); ++k)
+        if (i != k &&
+            (hosts == 1 || (within_hosts ? i / on_host == k / on_host : i % on_host == k % on_host)))
+          visit(group[i], group[k], size);
+  }
+}
+
+/// Visits the senders and receivers of the messages of all exchanges but all-reduces, and their relative
+/// size.
 template <class Visit>
 void for_each_pair(const IterationModel& model, const std::vector<int>& devices, Exchange kind,
                    const Visit& visit) {
-  const StageMesh& mesh = model.stages_of(devices.size()).mesh();
-  if (kind == Exchange::all_to_all)
-    for (const Group& group : groups_of(devices, mesh.expert))
-      for (const int from : group)
-        for (const int to : group)
-          if (from != to) visit(from, to);
-  if (kind == Exchange::keys_values)
-    for (const Group& part : groups_of(devices, mesh.context > 1 ? mesh.tensor * mesh.context : 1))
-      for (std::size_t i = 0; i < part.size(); ++i) visit(part[i], part[(i + at(mesh.tensor)) % part.size()]);
+  if (kind != Exchange::keys_values)
+    return for_each_token_pair(model, devices, kind == Exchange::host_all_to_all, visit);
+  const StageCosts& costs = model.stages_of(devices.size());
+  const std::size_t tensor = at(costs.mesh().tensor);
+  for (const Group& part :
+       groups_of(devices, costs.mesh().context > 1 ? costs.mesh().tensor * costs.mesh().context : 1))
+    for (std::size_t i = 0; i < part.size(); ++i)
+      for (std::size_t step = tensor; step < (costs.bytes().divides_heads() ? part.size() : 2 * tensor);
+           step += tensor)
+        visit(part[i], part[(i + step) % part.size()], 1.0);
 }
 
 /// Egress of the exchanges inside stages.
@@ -166,10 +190,11 @@ void add_exchange_egress(const IterationModel& model, const Pipeline& pipeline, 
           usd += reduced / static_cast<double>(pairs.size()) * model.network.usd_per_byte(from, to);
       }
     }
-    for (const Exchange kind : {Exchange::keys_values, Exchange::all_to_all})
+    for (const Exchange kind : {Exchange::keys_values, Exchange::all_to_all})  // none leave a host
       if (const double bytes = bytes_of(kind); bytes > 0)
-        for_each_pair(model, devices, kind,
-                      [&](int from, int to) { usd += bytes * model.network.usd_per_byte(from, to); });
+        for_each_pair(model, devices, kind, [&](int from, int to, double size) {
+          usd += bytes * size * model.network.usd_per_byte(from, to);
+        });
   }
   cost.egress_usd += usd * pipeline.micro_batches;
 }
@@ -335,15 +360,16 @@ std::vector<ExchangeLimit> pair_limits(const IterationModel& model, const std::v
                                        Exchange kind) {
   std::vector<ExchangeLimit> limits;
   std::map<int, ExchangeLimit> shared;  // by capacity
-  for_each_pair(model, devices, kind, [&](int from, int to) {
+  for_each_pair(model, devices, kind, [&](int from, int to, double size) {
     const MessageCost cost = model.network.message(from, to);
     const double message_s = cost.overhead_s + cost.latency_s;
-    if (const ExchangeLimit own{message_s, cost.seconds_per_byte}; limits.empty() || !(limits.back() == own))
+    if (const ExchangeLimit own{message_s, size * cost.seconds_per_byte};
+        limits.empty() || !(limits.back() == own))
       limits.push_back(own);
     for (const int id : model.network.shared(from, to)) {
       ExchangeLimit& limit = shared[id];
       limit.message_s = std::max(limit.message_s, message_s);
-      limit.seconds_per_byte += model.network.shared_seconds_per_byte(id);
+      limit.seconds_per_byte += size * model.network.shared_seconds_per_byte(id);
     }
   });
   for (const auto& [id, limit] : shared) limits.push_back(limit);

@@ -63,7 +63,7 @@ void StageCosts::find_bytes() {
   const std::vector<Layer> chain = layer_chain(job);
   const auto of_device = [&](const Layer& layer) {
     return with_activations_of_device(layer, mesh_.tensor, job.parallelism.sequence_parallel,
-                                      mesh_.token_parts());
+                                      mesh_.token_parts(), mesh_.routed_load());
   };
   const RecomputationTraits& recomputation = traits(job.execution.recomputation);
   const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
@@ -186,20 +186,23 @@ void StageCosts::find_exchanges() {
 }
 
 /// Of D devices, each has 1 / D of the keys and values, and passes c − 1 such parts on to the next in the
-/// ring. Each all-reduce of what a group of t devices computes for a layer takes 2 (t − 1) messages of 1 / t
-/// of it. In an all-to-all among e devices, each sends 1 / e of its tokens to each of the others.
+/// ring, or sends 1 / c of its part to each other device, if they divide heads. Each all-reduce of what a
+/// group of t devices computes for a layer takes 2 (t − 1) messages of 1 / t of it. In an all-to-all among e
+/// devices, each sends 1 / e of its tokens to each of the others.
 ExchangedData StageCosts::exchanged(Exchange kind, std::pair<int, int> layers, bool backward) const {
   const std::vector<ExchangedData>& before = exchanged_[static_cast<std::size_t>(kind)][backward ? 1 : 0];
   const ExchangedData &begin = before[at(layers.first)], &end = before[at(layers.second)];
   const double messages = end.messages - begin.messages, bytes = end.bytes - begin.bytes;
   switch (kind) {
     case Exchange::keys_values:
+      if (bytes_.divides_heads()) return {messages, bytes / mesh_.devices() / mesh_.context};
       return {messages * (mesh_.context - 1), bytes * (mesh_.context - 1) / mesh_.devices()};
     case Exchange::all_reduce: {
       const double steps = 2.0 * (mesh_.tensor - 1);
       return {messages * steps, bytes * steps / mesh_.tensor / mesh_.token_parts()};
     }
     case Exchange::all_to_all:
+    case Exchange::host_all_to_all:
       break;
   }
   return {messages, bytes / mesh_.devices() / mesh_.expert};

@@ -28,10 +28,10 @@ struct StageNeeds {
 };
 
 /// How the devices of a stage exchange activations, in this order: keys and values during each pass, the
-/// others after it.
-enum class Exchange : unsigned char { keys_values, all_reduce, all_to_all };
+/// others after it; all-to-alls among experts within hosts after those between hosts, if these are apart.
+enum class Exchange : unsigned char { keys_values, all_reduce, all_to_all, host_all_to_all };
 inline constexpr std::array exchange_kinds = {Exchange::keys_values, Exchange::all_reduce,
-                                              Exchange::all_to_all};
+                                              Exchange::all_to_all, Exchange::host_all_to_all};
 
 /// Of a micro-batch in a pass: messages that a device sends to one of its peers, one after the other, and
 /// their total bytes.

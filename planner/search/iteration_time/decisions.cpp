@@ -179,6 +179,12 @@ bool is_joint(Setting setting) {
          setting == Setting::context || setting == Setting::expert;
 }
 
+/// Whether the setting changes nothing in a stage with the degrees of the job.
+bool has_no_effect(Setting setting, const Job& job) {
+  return (setting == Setting::context_exchange && job.execution.context == 1) ||
+         (setting == Setting::expert_dispatch && job.execution.expert == 1);
+}
+
 /// Whether stages of the job may have other tensor degrees than `base`, or different ones.
 bool may_vary_degrees(const Job& undecided, const DecidedJob& base) {
   return undecided.automatic[Setting::tensor] && !requires_uniform_pipelines(base) &&
@@ -405,7 +411,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
           it.execution.recomputation = recomputation.kind;
         }
   for (const SettingTraits& setting : setting_table()) {
-    if (!undecided[setting.kind] || is_joint(setting.kind)) continue;
+    if (!undecided[setting.kind] || is_joint(setting.kind) || has_no_effect(setting.kind, job)) continue;
     if (setting.kind == Setting::optimizer_sharding) {
       add_shardings(job, undecided, jobs);
       continue;
