@@ -33,10 +33,12 @@ std::string format_decisions(const nlohmann::ordered_json& decisions) {
   for (const auto& item : decisions.items()) {
     const auto& value = item.value();
     std::string name = item.key();
-    if (value == 0 || (name == "optimizer_sharding" && value == "none")) continue;  // the plan has none
+    // Values of these say what they are of.
+    const bool is_clear = name == "schedule" || name == "gradient_sync" || name == "optimizer_sharding";
+    if (value == 0 || (value == "none" && name != "recompute")) continue;  // the plan has none
     std::replace(name.begin(), name.end(), '_', '-');
     if (!text.empty()) text += ", ";
-    if (!value.is_string() || name == "recompute") text += name + " ";
+    if (!value.is_string() || !is_clear) text += name + " ";
     text += value.is_string() ? value.get<std::string>() : fmt::format("{}", value.get<double>());
   }
   return text;

@@ -16,6 +16,8 @@ namespace {
 // and a column per matrix, which is not counted (Shazeer and Stern, arXiv 1804.04235); muon-14 a momentum in
 // fp32 (Jordan et al., 2024, kellerjordan.github.io/posts/muon; Liu et al., arXiv 2502.16982). Muon trains
 // embedding, head and vectors by AdamW, which has one moment more; they are counted like the matrices.
+// adam-offload keeps bf16 weights and fp32 gradients on the device, and moves fp32 gradients to the host and
+// fp32 weights back (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, without overlap).
 constexpr double moments_8bit = 2 * (1 + 4.0 / 256);
 
 constexpr auto optimizers = std::to_array<OptimizerTraits>({
@@ -82,8 +84,15 @@ constexpr auto optimizers = std::to_array<OptimizerTraits>({
      .checkpointed = 8,
      .orthogonalizes = true,
      .has_profiled_step_time = false},
+    {.kind = Optimizer::adam_offload,
+     .name = "adam-offload",
+     .resident = 6,
+     .accumulates_fp32 = true,
+     .checkpointed = 12,
+     .host_link_bytes = 8,
+     .has_profiled_step_time = false},
 });
-static_assert(has_row_for_each(optimizers, Optimizer::muon_14));
+static_assert(has_row_for_each(optimizers, Optimizer::adam_offload));
 
 }  // namespace
 

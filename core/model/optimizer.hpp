@@ -17,7 +17,8 @@ enum class Optimizer : unsigned char {
   adam_14,       // moments in bf16
   adam_8bit,     // moments in 8 bits
   adafactor_10,  // no first moment, a factored second one
-  muon_14        // one momentum, which is orthogonalized
+  muon_14,       // one momentum, which is orthogonalized
+  adam_offload   // fp32 weights and moments on the host, whose processors update
 };
 
 struct OptimizerTraits {
@@ -28,8 +29,13 @@ struct OptimizerTraits {
   double checkpointed;    // bytes per parameter in a checkpoint: fp32 weights and optimizer state
   bool is_sgd = false;
   bool orthogonalizes = false;  // the momentum of every matrix of a block (Layer::orthogonalization)
+  double host_link_bytes = 0;   // per parameter and update, over the link to the host that computes it
   bool has_profiled_step_time;  // profiles give the times of Adam, whose variants take equally long
 };
+
+/// Of Adam on the processors of a host, from the time that Ren et al. (arXiv 2101.06840) state for two
+/// 24-core processors, 0.22 s for a billion parameters.
+inline constexpr double host_update_s_per_parameter = 0.22e-9;
 
 /// A row for each value, in the order of the enum.
 std::span<const OptimizerTraits> optimizer_table();

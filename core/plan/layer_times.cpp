@@ -1,6 +1,7 @@
 #include "core/plan/layer_times.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -94,6 +95,7 @@ double tied_share(const Layer& kind) {
 
 bool has_other_optimizer(const LayerProfile& profile, const Training& training) {
   return !traits(training.optimizer).has_profiled_step_time &&
+         traits(training.optimizer).host_link_bytes == 0 &&
          std::any_of(profile.rows.begin(), profile.rows.end(),
                      [](const ProfileRow& row) { return row.update && row.update->median_s > 0; });
 }
@@ -272,6 +274,21 @@ ProfiledTime LayerTimes::profiled_on_mesh(const LayerProfile& profile, const Gpu
   return time;
 }
 
+/// Seconds per parameter of an update on the host, whose processors and memory its devices share: gradients
+/// there, the optimizer, weights back. Throws Error if the link to the host is not known.
+double LayerTimes::host_update_s(const Gpu& gpu) const {
+  if (!gpu.host_link)
+    throw Error("", fmt::format("times of optimizer {} on GPU {} cannot be estimated: its entry in the "
+                                "catalogue has no `host_link`",
+                                name_of(job_.training.optimizer), gpu.name));
+  std::map<int, int> devices;  // by host
+  int most = 1;
+  for (const Device& it : topology_.devices)
+    if (it.gpu >= 0 && topology_.gpus[at(it.gpu)].name == gpu.name) most = std::max(most, ++devices[it.host]);
+  return traits(job_.training.optimizer).host_link_bytes * bits_per_byte / gpu.host_link->value() +
+         host_update_s_per_parameter * most;
+}
+
 LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Problem& problem) const {
   const StageMesh mesh = stage_mesh(execution_, at(devices));
   const bool shards_updates = traits(execution_.optimizer_sharding).optimizer;
@@ -309,7 +326,9 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Probl
       time.forward_s *= routed_growth(kind, mesh);
       time.backward_s *= routed_growth(kind, mesh);
       const double recompute_s = time.forward_s * recomputed_share(kind, execution_.recomputation);
-      double update = time.update_s.value_or(0);
+      double update = traits(job_.training.optimizer).host_link_bytes > 0
+                          ? mesh.held_parameters(kind) * host_update_s(gpu)
+                          : time.update_s.value_or(0);
       if (shards_updates && kind.parameters > 0)
         update *= kind.parameters / mesh.devices() / mesh.held_parameters(kind);
       // All steps of the attention but the last, which needs the last keys and values.

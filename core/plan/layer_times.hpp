@@ -70,6 +70,7 @@ class LayerTimes {
                          const RooflineConstants& estimated) const;
   ProfiledTime profiled_on_mesh(const LayerProfile& profile, const Gpu& gpu, const Layer& kind,
                                 const StageMesh& mesh, const RooflineConstants& estimated) const;
+  double host_update_s(const Gpu& gpu) const;
   Times gpu_times(const Gpu& gpu, int devices, const Problem& problem) const;
   const Times& times_of(int device, int devices) const;
 

@@ -227,7 +227,9 @@ Values run_optimizers(const TargetTraits& target, const Job& job) {
 }
 
 Values run_optimizer_shardings(const TargetTraits& target, const Job& job) {
-  if (target.shards_bf16 && job.training.precision == Precision::bf16)
+  const Optimizer optimizer = target.optimizer(job.training.optimizer, job.training.precision);
+  if ((target.shards_bf16 && job.training.precision == Precision::bf16) ||
+      traits(optimizer).host_link_bytes > 0)  // Megatron-LM
     return {name_of(OptimizerSharding::zero1)};
   return values_of(target.optimizer_shardings);
 }
@@ -337,7 +339,8 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .meaning =
              "optimizer; a number is the bytes per parameter on the device. adam-14 has moments in bf16, "
              "adam-8bit in 8 bits, adafactor-10 a factored second moment only, muon-14 one momentum, "
-             "which it orthogonalizes",
+             "which it orthogonalizes. adam-offload has fp32 weights and moments on the host, whose "
+             "processors update them",
          .is_always_written = true,
          .runs = run_optimizers,
          .target_rank = 1}),

@@ -135,7 +135,8 @@ std::string_view runtime_obstacle(const Transformer& model) {
 
 /// 20 bytes per parameter in fp16, 18 in bf16 with fp32 gradients (docs/user-guide/features/
 /// dist_optimizer.md).
-Optimizer megatron_adam(Optimizer, Precision precision) {
+Optimizer megatron_adam(Optimizer optimizer, Precision precision) {
+  if (optimizer == Optimizer::adam_offload && precision == Precision::bf16) return optimizer;
   switch (precision) {
     case Precision::fp16:
       return Optimizer::adam_20;

@@ -223,7 +223,9 @@ ordered_json decisions_json(const Plan& plan) {
           {"optimizer_sharding", name_of(how.optimizer_sharding)},
           {"tensor", plan.tensor},
           {"context", how.context > 1 ? how.context : 0},
+          {"context_exchange", how.context > 1 ? name_of(how.context_exchange) : "none"},
           {"expert", how.expert > 1 ? how.expert : 0},
+          {"expert_dispatch", how.expert > 1 ? name_of(how.expert_dispatch) : "none"},
           {"activations", how.compression.activations},
           {"gradients", how.compression.gradients}};
 }

@@ -9,15 +9,7 @@
 #include "core/plan/sharing_replicas.hpp"
 
 namespace dtfm::sim {
-namespace {
-
-/// Of Adam on the processors of a host, while updated parameters are copied to the device. Assumed from the
-/// times that Ren et al. (arXiv 2101.06840) state for two 24-core processors, 0.22 s for a billion
-/// parameters; copying them in fp16 over PCI Express 3.0 takes less. Gradients are copied during the backward
-/// pass.
-constexpr double host_update_s_per_parameter = 0.22e-9;
-
-}  // namespace
+namespace {}  // namespace
 
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
@@ -155,6 +147,8 @@ StageLoad LoadModel::of(const Stage& stage) const {
   experts /= mesh.expert;
   const double parameters = dense + experts;
   load.output_bytes = bytes_.message(std::max(0, end - 1), static_cast<int>(stage.devices.size()));
+  // Updated parameters are copied to the device meanwhile, which in fp16 over PCI Express 3.0 takes less;
+  // gradients have been copied during the backward pass.
   if (execution_.optimizer_offload) load.update_s = parameters * host_update_s_per_parameter;
   load.gradient_bytes = parameters * bytes.synced * execution_.compression.gradients;
   load.weight_bytes = parameters * bytes.checkpointed;

@@ -273,6 +273,29 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
   CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1).update_s == 0);
 }
 
+// A block has 872 parameters, of which a device of two has half. 8 bytes of each cross a link of 64 GB/s; the
+// host, on which there are two devices, takes 0.22 ns for each. Its profile has the times of other updates.
+TEST_CASE("hosts update offloaded parameters after they have crossed the link") {
+  Job job = tiny_job(Recomputation::none);
+  job.training.optimizer = Optimizer::adam_offload;
+  Topology topology = one_gpu();
+  CHECK(
+      error_message([&] {
+        return LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1);
+      }) ==
+      "device d: times of optimizer adam-offload on GPU one cannot be estimated: its entry in the catalogue "
+      "has no `host_link`");
+  topology.gpus[0].host_link = BitsPerSecond(8 * 64e9);
+  const double seconds = 872 * (8 / 64e9 + 2 * 0.22e-9);
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1).update_s == Approx(seconds));
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {2}).of(1, 0, 2).update_s == Approx(seconds / 2));
+  job.profiles = {measured()};
+  const Problem problem{topology, job, {}};
+  const LayerTimes profiled(problem, job.execution, {1});
+  CHECK(profiled.of(1, 0, 1).update_s == Approx(seconds));
+  CHECK(profiled.notes(all).empty());
+}
+
 TEST_CASE("a profile in a precision that the target does not run is not used") {
   Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};  // in fp16

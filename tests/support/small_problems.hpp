@@ -22,6 +22,7 @@ inline Topology flat_topology(const std::vector<int>& per_site, Link inside, Lin
   topology.name = "flat";
   Gpu gpu{"one", Bytes(16e9), FlopsPerSecond(1e12)};
   gpu.peak_fp32 = gpu.peak;
+  gpu.host_link = unlimited;
   gpu.memory_bandwidth = unlimited;  // so that the duration of a layer depends on its FLOPs only
   topology.gpus = {gpu};
   RuleLinks rules;

@@ -25,7 +25,8 @@ constexpr std::string_view recompute_granularity = "--recompute-granularity",
                            recompute_activations = "--recompute-activations",
                            recompute_modules = "--recompute-modules", fp8_recipe_flag = "--fp8-recipe",
                            context_comm_flag = "--cp-comm-type",
-                           dispatcher_flag = "--moe-token-dispatcher-type";
+                           dispatcher_flag = "--moe-token-dispatcher-type",
+                           offload_flag = "--optimizer-cpu-offload";
 
 // Flags on which others depend.
 constexpr std::string_view group_flag = "--group-query-attention", no_bias_flag = "--disable-bias-linear",
@@ -149,6 +150,10 @@ std::string context_exchange(const std::string& word) {
   for (const ContextExchangeTraits& it : context_exchange_table())
     if (word == context_word(it.kind)) return std::string(it.name);
   return word;
+}
+
+bool is_offloaded(const Job& job) {
+  return job.training.optimizer == Optimizer::adam_offload;
 }
 
 bool dispatches_by_host(const Job& job) {
@@ -537,8 +542,12 @@ const MegatronSettingFlag execution_flags[] = {
        return traits(optimizer).is_sgd ? "sgd" : "adam";
      },
      says<Setting::optimizer>, constant<adam>},
-    {"--optimizer-cpu-offload", FlagArgument::none, never, says<Setting::optimizer>},
-    {"--use-precision-aware-optimizer", FlagArgument::none, never, says<Setting::optimizer>},
+    {offload_flag, FlagArgument::none, [](const MegatronRun& run) { return given_if(is_offloaded(run.job)); },
+     says<Setting::optimizer>},
+    {"--optimizer-offload-fraction", FlagArgument::word,
+     [](const MegatronRun& run) { return given_if(is_offloaded(run.job), "1"); }, says<Setting::optimizer>},
+    {"--use-precision-aware-optimizer", FlagArgument::none,
+     [](const MegatronRun& run) { return given_if(is_offloaded(run.job)); }, says<Setting::optimizer>},
     {"--use-distributed-optimizer", FlagArgument::none,
      [](const MegatronRun& run) {
        return given_if(run.job.execution.optimizer_sharding == OptimizerSharding::zero1);
@@ -688,7 +697,8 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
       {Setting::precision, std::string(name_of(precision))},
       {Setting::matmul, std::string(name_of(matmul_format(flags)))},
       {Setting::optimizer,
-       optimizer == adam
+       flags.has(offload_flag) ? std::string(name_of(Optimizer::adam_offload))
+       : optimizer == adam
            ? std::string(name_of(traits(Target::megatron).optimizer(Optimizer::adam_16, precision)))
            : optimizer},
       {Setting::pipeline, number("--pipeline-model-parallel-size")},

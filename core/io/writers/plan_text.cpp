@@ -51,9 +51,12 @@ std::string format_job_decisions(const Job& job, const Plan& plan) {
     text += fmt::format(", {} tensor-parallel devices per stage{}", fmt::join(tensor_degrees(plan), " or "),
                         job.parallelism.sequence_parallel ? "" : " without sequence parallelism");
   if (const int expert = job.execution.expert; expert > 1)
-    text += fmt::format(", experts divided among {} devices", expert);
+    text += fmt::format(
+        ", experts divided among {} devices{}", expert,
+        job.execution.expert_dispatch == ExpertDispatch::hierarchical ? " with hierarchical dispatch" : "");
   if (const int context = job.execution.context; context > 1)
-    text += fmt::format(", sequences divided among {} groups of devices", context);
+    text += fmt::format(", sequences divided among {} groups of devices ({})", context,
+                        name_of(job.execution.context_exchange));
   if (const auto groups = job.execution.stage_data)
     text += fmt::format(", {} data-parallel groups per stage", *groups);
   if (job.execution.chunks) text += fmt::format(", {} chunks per device", *job.execution.chunks);

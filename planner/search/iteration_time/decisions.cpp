@@ -32,12 +32,18 @@ bool divides(const Job& job, int tensor) {
          (!job.target || tensor_obstacle(traits(*job.target), job, tensor).empty());
 }
 
-/// Degrees that the job allows, up to the number of devices of the largest host. If a degree does not divide
-/// that number, some devices stay unused, which may be better than exceeding memory.
-std::vector<int> tensor_degrees(const Topology& topology, const Job& job) {
+/// Number of devices of the largest host.
+int largest_host(const Topology& topology) {
   std::map<int, int> devices;  // by host
   int largest = 1;
   for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
+  return largest;
+}
+
+/// Degrees that the job allows, up to the number of devices of the largest host. If a degree does not divide
+/// that number, some devices stay unused, which may be better than exceeding memory.
+std::vector<int> tensor_degrees(const Topology& topology, const Job& job) {
+  const int largest = largest_host(topology);
   std::vector<int> degrees;
   for (int degree = 1; degree <= largest; ++degree)
     if (divides(job, degree) && is_choice(job, Setting::tensor, degree)) degrees.push_back(degree);
@@ -180,9 +186,9 @@ bool is_joint(Setting setting) {
 }
 
 /// Whether the setting changes nothing in a stage with the degrees of the job.
-bool has_no_effect(Setting setting, const Job& job) {
+bool has_no_effect(Setting setting, const Job& job, const Topology& topology) {
   return (setting == Setting::context_exchange && job.execution.context == 1) ||
-         (setting == Setting::expert_dispatch && job.execution.expert == 1);
+         (setting == Setting::expert_dispatch && job.execution.expert <= largest_host(topology));
 }
 
 /// Whether stages of the job may have other tensor degrees than `base`, or different ones.
@@ -411,7 +417,9 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
           it.execution.recomputation = recomputation.kind;
         }
   for (const SettingTraits& setting : setting_table()) {
-    if (!undecided[setting.kind] || is_joint(setting.kind) || has_no_effect(setting.kind, job)) continue;
+    if (!undecided[setting.kind] || is_joint(setting.kind) ||
+        has_no_effect(setting.kind, job, problem_.topology))
+      continue;
     if (setting.kind == Setting::optimizer_sharding) {
       add_shardings(job, undecided, jobs);
       continue;
@@ -441,6 +449,10 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
       it = it == job.parallelism.tensor ? other.parallelism.tensor : std::min(it, other.parallelism.tensor);
     return degrees;
   };
+  for (Job& other : jobs)  // so that plans without a difference are tried once
+    for (const Setting setting : {Setting::context_exchange, Setting::expert_dispatch})
+      if (undecided[setting] && has_no_effect(setting, other, problem_.topology))
+        traits(setting).set(other, traits(setting).get(problem_.job));
   std::erase_if(jobs, [&](const Job& other) { return !is_consistent(other, undecided); });
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
