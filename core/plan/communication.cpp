@@ -74,6 +74,8 @@ void add_exchanges(const LayerBytes& bytes, const Plan& plan, int pipeline, int 
                    std::vector<Communication>& result) {
   const Stage& stage = plan.pipelines[at(pipeline)].stages[at(number)];
   const StageMesh mesh = stage_mesh(plan.execution, stage.devices.size());
+  const auto [begin, end] = stage.layers;
+  const bool recomputed = layer - begin < plan.execution.recomputed_layers(end - begin);
   Communication it{.payload = Payload::partial_sums,
                    .moment = Moment::after_pass,
                    .pass = pass,
@@ -81,10 +83,10 @@ void add_exchanges(const LayerBytes& bytes, const Plan& plan, int pipeline, int 
                    .pipelines = {pipeline},
                    .stages = {number},
                    .algorithm = tensor_all_reduce,
-                   .count = bytes.all_reduces(layer, pass)};
+                   .count = bytes.all_reduces(layer, pass, recomputed)};
   if (mesh.tensor > 1)
     add_in_groups(it, mesh.tensor, bytes.output(layer) / mesh.token_parts(), stage, result);
-  it.count = bytes.key_rounds(layer, pass);
+  it.count = bytes.key_rounds(layer, pass, recomputed);
   it.payload = Payload::keys_values;
   it.collective = Collective::all_gather;
   for (std::size_t first = 0; it.count > 0 && first < stage.devices.size(); ++first) {
@@ -98,7 +100,7 @@ void add_exchanges(const LayerBytes& bytes, const Plan& plan, int pipeline, int 
   }
   it.payload = Payload::expert_tokens;
   it.collective = Collective::all_to_all;
-  it.count = bytes.all_to_alls(layer, pass);
+  it.count = bytes.all_to_alls(layer, pass, recomputed);
   if (it.count > 0)
     add_in_groups(it, mesh.expert, bytes.expert_tokens(layer) / mesh.devices(), stage, result);
 }

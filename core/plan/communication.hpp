@@ -100,20 +100,21 @@ class LayerBytes {
   double expert_tokens(int layer) const { return expert_tokens_[at(layer)]; }
   /// Keys and values of all tokens, which the devices of a stage exchange; 0 if each has all tokens.
   double keys_values(int layer) const { return keys_values_[at(layer)]; }
-  /// How often they go around the ring in a pass.
-  int key_rounds(int layer, Pass pass) const {
+  /// How often they go around the ring in a pass. `recomputed`, here and below: whether the layer is among
+  /// those of its stage that are (ExecutionConfig::recomputed_layers).
+  int key_rounds(int layer, Pass pass, bool recomputed = true) const {
     if (keys_values(layer) == 0) return 0;
-    return pass == Pass::forward ? 1 : 2 + (recomputation_.repeats_attention ? 1 : 0);
+    return pass == Pass::forward ? 1 : 2 + repeated(pass, recomputed && recomputation_.repeats_attention, 1);
   }
   /// All-reduces of a layer's output in a tensor-parallel group, and all-to-alls among its experts, in a
   /// pass.
-  int all_reduces(int layer, Pass pass) const {
+  int all_reduces(int layer, Pass pass, bool recomputed = true) const {
     const int all = all_reduces_[at(layer)];
-    return all + repeated(pass, recomputation_.repeats_mixers, 1) +
-           repeated(pass, recomputation_.repeats_mlps, all - 1);
+    return all + repeated(pass, recomputed && recomputation_.repeats_mixers, 1) +
+           repeated(pass, recomputed && recomputation_.repeats_mlps, all - 1);
   }
-  int all_to_alls(int layer, Pass pass) const {
-    return expert_tokens(layer) > 0 ? 2 + repeated(pass, recomputation_.repeats_mlps, 2) : 0;
+  int all_to_alls(int layer, Pass pass, bool recomputed = true) const {
+    return expert_tokens(layer) > 0 ? 2 + repeated(pass, recomputed && recomputation_.repeats_mlps, 2) : 0;
   }
 
  private:

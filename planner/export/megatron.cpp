@@ -52,6 +52,7 @@ constexpr ExportedSettings exported = {{
     {Setting::recompute, SettingForm::file,
      "`--recompute-granularity`; full: also `--recompute-method uniform --recompute-num-layers 1`; mlp, "
      "moe_act: also `--recompute-modules`"},
+    {Setting::recompute_layers, SettingForm::built_in, "all"},
     {Setting::activations, SettingForm::built_in, "no compression"},
     {Setting::gradients, SettingForm::built_in, "no compression"},
     {Setting::throughput, SettingForm::built_in, "no compression"},
