@@ -95,6 +95,8 @@ void add_exchanges(const Topology& topology, const LayerBytes& bytes, const Plan
                    int number, int layer, Pass pass, std::vector<Communication>& result) {
   const Stage& stage = plan.pipelines[at(pipeline)].stages[at(number)];
   const StageMesh mesh = stage_mesh(plan.execution, stage.devices.size());
+  const auto [begin, end] = stage.layers;
+  const bool recomputed = layer - begin < plan.execution.recomputed_layers(end - begin);
   Communication it{.payload = Payload::partial_sums,
                    .moment = Moment::after_pass,
                    .pass = pass,
@@ -102,11 +104,11 @@ void add_exchanges(const Topology& topology, const LayerBytes& bytes, const Plan
                    .pipelines = {pipeline},
                    .stages = {number},
                    .algorithm = tensor_all_reduce,
-                   .count = bytes.all_reduces(layer, pass)};
+                   .count = bytes.all_reduces(layer, pass, recomputed)};
   it.bytes = bytes.output(layer) / mesh.token_parts();
   for (int first = 0; mesh.tensor > 1 && first < mesh.devices(); first += mesh.tensor)
     add_group(it, first, mesh.tensor, 1, stage, result);
-  it.count = bytes.key_rounds(layer, pass);
+  it.count = bytes.key_rounds(layer, pass, recomputed);
   it.payload = Payload::keys_values;
   it.collective = bytes.divides_heads() ? Collective::all_to_all : Collective::all_gather;
   it.bytes =
@@ -116,7 +118,7 @@ void add_exchanges(const Topology& topology, const LayerBytes& bytes, const Plan
       add_group(it, first, mesh.context, mesh.tensor, stage, result);
   it.payload = Payload::expert_tokens;
   it.collective = Collective::all_to_all;
-  it.count = bytes.all_to_alls(layer, pass);
+  it.count = bytes.all_to_alls(layer, pass, recomputed);
   it.bytes = bytes.expert_tokens(layer) / mesh.devices();
   for (int first = 0; it.count > 0 && first < mesh.devices(); first += mesh.expert)
     add_dispatch(topology, bytes, plan.execution, it, first, stage, result);

@@ -106,20 +106,22 @@ class LayerBytes {
   double keys_values(int layer) const { return keys_values_[at(layer)]; }
   bool divides_heads() const { return divides_heads_; }
   /// How often they are exchanged in a pass. Backward, without heads: keys and values, then their gradients.
-  int key_rounds(int layer, Pass pass) const {
+  /// `recomputed`, here and below: whether the layer is among those of its stage that are
+  /// (ExecutionConfig::recomputed_layers).
+  int key_rounds(int layer, Pass pass, bool recomputed = true) const {
     if (keys_values(layer) == 0) return 0;
     const int forward = divides_heads_ ? 4 : 1, own = pass == Pass::forward || divides_heads_ ? forward : 2;
-    return own + repeated(pass, recomputation_.repeats_attention, forward);
+    return own + repeated(pass, recomputed && recomputation_.repeats_attention, forward);
   }
   /// All-reduces of a layer's output in a tensor-parallel group, and all-to-alls among its experts, in a
   /// pass.
-  int all_reduces(int layer, Pass pass) const {
+  int all_reduces(int layer, Pass pass, bool recomputed = true) const {
     const int all = all_reduces_[at(layer)];
-    return all + repeated(pass, recomputation_.repeats_mixers, 1) +
-           repeated(pass, recomputation_.repeats_mlps, all - 1);
+    return all + repeated(pass, recomputed && recomputation_.repeats_mixers, 1) +
+           repeated(pass, recomputed && recomputation_.repeats_mlps, all - 1);
   }
-  int all_to_alls(int layer, Pass pass) const {
-    return expert_tokens(layer) > 0 ? 2 + repeated(pass, recomputation_.repeats_mlps, 2) : 0;
+  int all_to_alls(int layer, Pass pass, bool recomputed = true) const {
+    return expert_tokens(layer) > 0 ? 2 + repeated(pass, recomputed && recomputation_.repeats_mlps, 2) : 0;
   }
 
  private:

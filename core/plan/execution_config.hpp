@@ -2,6 +2,7 @@
 // devices.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 
@@ -46,6 +47,7 @@ enum class Setting : unsigned char {
   scatter_gather,
   uniform_pipelines,
   recompute,
+  recompute_layers,
   activations,
   gradients,
   throughput,
@@ -89,6 +91,9 @@ struct ExecutionConfig {
   bool optimizer_offload = false;
   bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
   Recomputation recomputation = Recomputation::none;
+  /// With Recomputation::full: only so many of the first layers of every (virtual) stage are recomputed;
+  /// empty: all. The embedding and the head are parts of the first and of the last layer (LayerKinds).
+  std::optional<int> recompute_layers = {};
   Compression compression = {};
   /// The stages of a pipeline that hold copies of the tied embedding all-reduce its gradients, uncompressed,
   /// after the replicas have (Megatron-LM, core/distributed/finalize_model_grads.py).
@@ -105,6 +110,11 @@ struct ExecutionConfig {
 
   /// Groups of tensor-parallel devices in a stage, which compute different tokens.
   int token_parts() const { return context * stage_data.value_or(1); }
+  /// How many of the `layers` of a stage are recomputed, the first ones, if `recomputation` is not none; or
+  /// of all layers of `stages` stages with equally many layers.
+  int recomputed_layers(int layers, int stages = 1) const {
+    return recompute_layers ? std::min(layers, *recompute_layers * stages) : layers;
+  }
 
   friend bool operator==(const ExecutionConfig&, const ExecutionConfig&) = default;
 };

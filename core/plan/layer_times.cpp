@@ -340,6 +340,9 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Probl
                                update * tied_share(kind), time.backward_s * weight_gradient_share(kind),
                                hidden * time.forward_s,
                                hidden * (time.backward_s + (repeats_attention ? time.forward_s : 0))});
+      LayerTime& kept = times.kept_by_kind.emplace_back(times.by_kind.back());
+      kept.backward_s = time.backward_s;
+      kept.hidden_backward_s = hidden * time.backward_s;
     }
   } catch (const Error& error) {
     times.error = error.what();
@@ -358,7 +361,7 @@ bool LayerTimes::includes_all_reduces(int device, int devices) const {
   return topology_.devices[at(device)].gpu >= 0 && times_of(device, devices).includes_all_reduces;
 }
 
-LayerTime LayerTimes::of(int layer, int device, int devices) const {
+LayerTime LayerTimes::of(int layer, int device, int devices, bool recomputed) const {
   const Device& it = topology_.devices[at(device)];
   if (it.gpu < 0)
     throw Error("", fmt::format("the speed of device {} is unknown: it has no `gpu` in the topology", it.id));
@@ -366,7 +369,7 @@ LayerTime LayerTimes::of(int layer, int device, int devices) const {
   if (!times.error.empty()) throw Error("", fmt::format("device {}: {}", it.id, times.error));
   LayerTime sum;
   for (const int kind : kinds_.kinds_of_layer[at(layer)]) {
-    const LayerTime& time = times.by_kind[at(kind)];
+    const LayerTime& time = (recomputed ? times.by_kind : times.kept_by_kind)[at(kind)];
     sum.forward_s += time.forward_s / it.speed;
     sum.backward_s += time.backward_s / it.speed;
     sum.update_s += time.update_s / it.speed;

@@ -222,6 +222,10 @@ Values run_matmul_formats(const TargetTraits& target, const Job& job) {
   return values_of(target.matmul_formats);
 }
 
+Values run_recompute_layers(const TargetTraits& target, const Job&) {
+  return target.recompute_layers ? Values() : Values{SettingValue()};
+}
+
 Values run_optimizers(const TargetTraits& target, const Job& job) {
   return {name_of(target.optimizer(job.training.optimizer, job.training.precision))};
 }
@@ -578,6 +582,18 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .runs = run_recomputations,
          .target_rank = 0,
          .diff = {.rank = 1}}),
+    of<&ExecutionConfig::recompute_layers>(
+        {.kind = Setting::recompute_layers,
+         .name = "recompute_layers",
+         .section = SettingSection::training,
+         .meaning =
+             "with `recompute: full`, only so many of the first layers of every stage (with chunks: of "
+             "every virtual stage) are recomputed, and the others keep their activations, as with "
+             "Megatron-LM's `--recompute-method block`. Default: all. `auto` requires that `recompute` "
+             "is full or may become it",
+         .may_be_auto = true,
+         .runs = run_recompute_layers,
+         .diff = {.none = "all", .rank = 1}}),
     of<&Compression::activations, &Compression::activation_preset>(
         {.kind = Setting::activations,
          .name = "activations",

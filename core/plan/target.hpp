@@ -66,6 +66,7 @@ struct TargetTraits {
   std::span<const Schedule> schedules = {};
   std::span<const GradientSync> gradient_syncs = {};
   std::span<const Recomputation> recomputations = {};
+  bool recompute_layers = false;  // as in ExecutionConfig
   std::span<const RankOrder> orders = {};
   std::span<const OptimizerSharding> optimizer_shardings = {};
   std::span<const CompressionMethod> compressions = {};           // besides none

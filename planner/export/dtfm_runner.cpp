@@ -51,6 +51,7 @@ constexpr ExportedSettings exported = {{
     {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::uniform_pipelines, SettingForm::built_in, "always"},
     {Setting::recompute, SettingForm::built_in, "every block"},
+    {Setting::recompute_layers, SettingForm::built_in, "all"},
     {Setting::activations, SettingForm::built_in, "no compression"},
     {Setting::gradients, SettingForm::built_in, "no compression"},
     {Setting::throughput, SettingForm::built_in, "no compression"},

@@ -56,6 +56,7 @@ constexpr ExportedSettings exported = {{
     {Setting::recompute, SettingForm::file,
      "`--recompute-granularity`; full: also `--recompute-method uniform --recompute-num-layers 1`; mlp, "
      "moe_act: also `--recompute-modules`"},
+    {Setting::recompute_layers, SettingForm::file, "`--recompute-method block`, `--recompute-num-layers`"},
     {Setting::activations, SettingForm::built_in, "no compression"},
     {Setting::gradients, SettingForm::built_in, "no compression"},
     {Setting::throughput, SettingForm::built_in, "no compression"},
@@ -250,6 +251,9 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
   if (model.predicted_tokens > 0)
     notes.emplace_back(
         "the losses of multi-token prediction have Megatron-LM's weight 0.1 (--mtp-loss-scaling-factor)");
+  if (model.predicted_tokens > 0 && bundle.job.execution.recompute_layers)
+    notes.emplace_back(
+        "Megatron-LM recomputes no module for multi-token prediction with --recompute-method block");
   if (model.kv_heads > 0 && model.kv_heads < tensor)
     notes.push_back(
         fmt::format("{} key-value heads are replicated on {} GPUs, which requires megatron-core "

@@ -48,6 +48,7 @@ constexpr ExportedSettings exported = {{
     {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::uniform_pipelines, SettingForm::layout, "`pipelines`; they may differ"},
     {Setting::recompute, SettingForm::file, "`training.recompute`"},
+    {Setting::recompute_layers, SettingForm::built_in, "all"},
     {Setting::activations, SettingForm::layout, "`ranks[].chunks[].compress_input`"},
     {Setting::gradients, SettingForm::layout, "`sync_groups[].compress`"},
     {Setting::throughput, SettingForm::built_in, "that of the processor that compresses"},

@@ -51,6 +51,7 @@ constexpr ExportedSettings exported = {{
     {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::uniform_pipelines, SettingForm::built_in, "always"},
     {Setting::recompute, SettingForm::file, "`recompute`"},
+    {Setting::recompute_layers, SettingForm::file, "`recompute_layers`"},
     {Setting::activations, SettingForm::built_in, "no compression"},
     {Setting::gradients, SettingForm::built_in, "no compression"},
     {Setting::throughput, SettingForm::built_in, "no compression"},
@@ -90,6 +91,8 @@ ExportFiles files(const ExportBundle& bundle) {
   json["micro_batch"] = execution.micro_batch;
   json["micro_batches"] = micro_batches_per_pipeline(bundle);
   json["flush"] = execution.flush ? ordered_json(*execution.flush) : ordered_json();
+  json["recompute_layers"] =
+      execution.recompute_layers ? ordered_json(*execution.recompute_layers) : ordered_json();
   json["schedule"] = name_of(execution.schedule);
   json["optimizer_sharding"] = name_of(execution.optimizer_sharding);
   ordered_json optimizer = {
@@ -126,7 +129,9 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   read.settings[Setting::context] = fmt::format("{}", number("context"));
   read.settings[Setting::optimizer_sharding] = json.at("optimizer_sharding").get<std::string>();
   read.settings[Setting::schedule] = json.at("schedule").get<std::string>();
-  read.settings[Setting::flush] = json.at("flush").is_null() ? "" : fmt::format("{}", number("flush"));
+  for (const auto& [setting, key] :
+       {std::pair(Setting::flush, "flush"), std::pair(Setting::recompute_layers, "recompute_layers")})
+    read.settings[setting] = json.at(key).is_null() ? "" : fmt::format("{}", number(key));
   return read;
 }
 

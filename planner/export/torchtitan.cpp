@@ -56,6 +56,7 @@ constexpr ExportedSettings exported = {{
     {Setting::scatter_gather, SettingForm::built_in, "no effect with sequence parallelism"},
     {Setting::uniform_pipelines, SettingForm::built_in, "always"},
     {Setting::recompute, SettingForm::file, "`activation_checkpoint`"},
+    {Setting::recompute_layers, SettingForm::built_in, "all"},
     {Setting::activations, SettingForm::built_in, "no compression"},
     {Setting::gradients, SettingForm::built_in, "no compression"},
     {Setting::throughput, SettingForm::built_in, "no compression"},

@@ -28,7 +28,7 @@ ordered_json point_json(const api::PlanAnswer& answer, const api::ParetoPoint& c
   json["tensor"] = candidate.plan.tensor;
   json["decisions"] = decisions_json(candidate.plan);
   json["decisions"].erase("tensor");
-  for (const char* key : {"chunks", "flush", "context", "expert"})
+  for (const char* key : {"recompute_layers", "chunks", "flush", "context", "expert"})
     if (json["decisions"][key] == 0) json["decisions"].erase(key);
   json["plan"] = plan_document(api::answer_of(
       candidate, answer.objective,

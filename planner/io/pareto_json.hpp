@@ -12,9 +12,9 @@ namespace dtfm::io {
 ///   iteration_time_s, usd    estimates; usd is per iteration, and null if a price is unknown
 ///   simulated                {iteration_time_s, usd}, which determine the front; null if not simulated
 ///   devices, pipeline, data, tensor
-///   decisions                {micro_batch, recompute, schedule, chunks, flush, gradient_sync,
-///                            optimizer_sharding, activations, gradients}; chunks and flush only if the plan
-///                            uses them
+///   decisions                {micro_batch, recompute, recompute_layers, schedule, chunks, flush,
+///                            gradient_sync, optimizer_sharding, activations, gradients}; recompute_layers,
+///                            chunks and flush only if the plan uses them
 ///   plan                     a complete plan file, dtfm-plan/1
 /// The answer must have a front. Equal answers give equal bytes.
 std::string pareto_json(const api::PlanAnswer& answer);

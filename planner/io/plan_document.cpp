@@ -216,6 +216,7 @@ ordered_json decisions_json(const Plan& plan) {
   const ExecutionConfig& how = plan.execution;
   return {{"micro_batch", how.micro_batch},
           {"recompute", name_of(how.recomputation)},
+          {"recompute_layers", how.recompute_layers.value_or(0)},
           {"schedule", name_of(how.schedule)},
           {"chunks", how.chunks.value_or(0)},
           {"flush", how.flush.value_or(0)},

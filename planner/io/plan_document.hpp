@@ -12,9 +12,9 @@ namespace dtfm::io {
 /// The content of a plan file. Equal answers give equal documents.
 nlohmann::ordered_json plan_document(const api::PlanAnswer& answer);
 
-/// What the planner may decide besides the devices and layers of stages: micro_batch, recompute, schedule,
-/// chunks (0: none), flush (0: once per iteration), gradient_sync, optimizer_sharding, tensor, activations
-/// and gradients.
+/// What the planner may decide besides the devices and layers of stages: micro_batch, recompute,
+/// recompute_layers (0: all), schedule, chunks (0: none), flush (0: once per iteration), gradient_sync,
+/// optimizer_sharding, tensor, activations and gradients.
 nlohmann::ordered_json decisions_json(const Plan& plan);
 /// [finalist]: those of its decisions in which the finalists differ.
 std::vector<nlohmann::ordered_json> differing_decisions(const std::vector<api::Finalist>& finalists);

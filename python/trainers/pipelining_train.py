@@ -33,10 +33,10 @@ OWN_SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b-blocking": Schedule1F1B}
 class StageModule(nn.Module):
     """The layers of a stage: the first one of the model has the embedding, the last one the head."""
 
-    def __init__(self, layers: list[TransformerLayer], recompute: str):
+    def __init__(self, layers: list[TransformerLayer], recompute: str, recompute_layers: int | None):
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        for layer in layers:
+        for layer in layers[:recompute_layers]:
             if recompute != "none":
                 repeat_in_backward(layer.block if recompute == "full" else layer.block.mlp)
 
@@ -205,7 +205,8 @@ class Training:
     def build(self, stage: int, seed: int, dtype: torch.dtype) -> StageModule:
         first = self.plan.first_layer(stage)
         layers = range(first, first + self.plan.layers[stage])
-        module = StageModule([self.plan.model.build(it, seed, self.device, dtype) for it in layers], self.plan.recompute)
+        module = StageModule([self.plan.model.build(it, seed, self.device, dtype) for it in layers], self.plan.recompute,
+                             self.plan.options["recompute_layers"])
         for it in module.modules():
             if isinstance(it, OfTokens):
                 it.ring = self.ring

@@ -27,11 +27,18 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       chain_(layer_chain(problem.job)),
       bytes_(problem.job, plan.execution) {}
 
+/// The first layers of a (virtual) stage are.
+bool LoadModel::is_recomputed(const Stage& stage, int layer) const {
+  const auto [begin, end] = stage.layers;
+  return layer < begin + execution_.recomputed_layers(end - begin);
+}
+
 /// The maximum over the devices of the stage.
 LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
   LayerTime slowest;
   for (const int device : stage.devices) {
-    const LayerTime time = times_.of(layer, device, static_cast<int>(stage.devices.size()));
+    const LayerTime time =
+        times_.of(layer, device, static_cast<int>(stage.devices.size()), is_recomputed(stage, layer));
     slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
     slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
     slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
@@ -105,13 +112,18 @@ double LoadModel::input_bytes(const Stage& stage, int layer) const {
   return layer_on_device(stage, std::max(0, layer - 1)).output.value();
 }
 
+const RecomputationTraits& LoadModel::recomputation_of(const Stage& stage, int layer) const {
+  return traits(is_recomputed(stage, layer) ? execution_.recomputation : Recomputation::none);
+}
+
 /// Bytes per sequence that one device holds from forward to backward.
 double LoadModel::saved_activation_bytes(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
-  const RecomputationTraits& recomputation = traits(execution_.recomputation);
   double sum = 0;
   for (int layer = begin; layer < end; ++layer)
-    sum += recomputation.kept(layer_on_device(stage, layer), Bytes(input_bytes(stage, layer))).value();
+    sum += recomputation_of(stage, layer)
+               .kept(layer_on_device(stage, layer), Bytes(input_bytes(stage, layer)))
+               .value();
   const bool buffers = traits(execution_.schedule).keeps_boundary_buffers;
   if (end < layers()) sum += (buffers ? 2 : 1) * input_bytes(stage, end);
   if (begin > 0 && buffers) sum += input_bytes(stage, begin);
@@ -125,7 +137,6 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const double micro_batch = execution_.micro_batch;
   StageLoad load;
   load.forward_s = load.backward_s = load.overhead_s = overhead_;
-  const RecomputationTraits& recomputation = traits(execution_.recomputation);
   double working = 0;
   for (int layer = begin; layer < end; ++layer) {
     const Layer& it = chain_[at(layer)];
@@ -137,7 +148,8 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.hidden_backward_s += time.hidden_backward_s;
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
     load.model_flops += (it.forward + it.backward).value() * micro_batch / mesh.devices();
-    working = std::max(working, recomputation.working(layer_on_device(stage, layer)).value());
+    working =
+        std::max(working, recomputation_of(stage, layer).working(layer_on_device(stage, layer)).value());
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
   double experts = 0;  // parameters in experts that are divided apart

@@ -37,7 +37,8 @@ struct StageLoad {
 /// included (see core/plan/communication.hpp).
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
-/// those without the attention core (`selective`), or the inputs of the layers (`full`), and the output until
+/// those without the attention core (`selective`), or the inputs of the layers (`full`; of the first
+/// `recompute_layers`, if given), and the output until
 /// its gradient arrives. While computing, the activations that are recomputed for one layer are held as well;
 /// for the last layer they include those of the head, 4 s h + 4 s V bytes per sequence. Schedule `gpipe` also
 /// holds buffers for the gradients of input and output, which its trainers allocate for all micro-batches at
@@ -85,6 +86,8 @@ class LoadModel {
   const LayerBytes& bytes() const { return bytes_; }
 
  private:
+  bool is_recomputed(const Stage& stage, int layer) const;
+  const RecomputationTraits& recomputation_of(const Stage& stage, int layer) const;
   LayerTime time_of(const Stage& stage, int layer) const;
   Layer layer_on_device(const Stage& stage, int layer) const;
   double input_bytes(const Stage& stage, int layer) const;

@@ -12,6 +12,7 @@ SwarmCosts::SwarmCosts(const Problem& problem, int stages)
     : samples_(problem.job.execution.micro_batch), traffic_(swarm_traffic(problem.job, stages)) {
   ExecutionConfig execution = problem.job.execution;
   execution.recomputation = Recomputation::full;
+  execution.recompute_layers.reset();
   const Plan of_single_devices{1, execution, {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
   const LoadModel model(problem, of_single_devices);
   std::map<std::pair<int, double>, int> kinds;  // keyed by GPU and speed

@@ -44,6 +44,8 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     set_training(rng, problem.job);
     problem.job.parallelism.sequence_parallel = seed % 3 > 0;
     problem.job.parallelism.scatter_gather = seed % 6 == 0;
+    if (problem.job.execution.recomputation == Recomputation::full && seed % 2 == 0)
+      problem.job.execution.recompute_layers = static_cast<int>(seed % 5);
     const int tensor = problem.topology->size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
@@ -300,8 +302,8 @@ TEST_CASE("zb-h1: the first stage may synchronize while the last one computes we
   CHECK(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
 }
 
-// 4 interleaved micro-batches on 2 devices with 2 chunks each. One layer takes 30 s, the others 3 s: its device
-// is busy for at least 4 · 30 s, an equal share of 39 s would be 4 · 19.5 s.
+// 4 interleaved micro-batches on 2 devices with 2 chunks each. One layer takes 30 s, the others 3 s: its
+// device is busy for at least 4 · 30 s, an equal share of 39 s would be 4 · 19.5 s.
 TEST_CASE("interleaved: the device with the largest layer is the slowest") {
   Problem problem{flat_topology({2}, link_of(0, 1e12), link_of(0, 1e12)), chain_job(4, 0, 0), {}};
   Layer& largest = std::get<LayerChain>(problem.job.model).layers[1];

@@ -148,6 +148,7 @@ Problem random_problem(Rng& rng, int devices, Schedule schedule) {
   Job& job = problem.job;
   job.execution.schedule = schedule;
   if (rng.below(3) == 0) job.execution.flush = 1 + static_cast<int>(rng.below(6));
+  if (job.execution.recomputation == Recomputation::full && devices == 5) job.execution.recompute_layers = 2;
   if (rng.below(3) == 0) job.execution.compression = {0.25, 1, BitsPerSecond(random_size(rng, 1e9, 1e12))};
   if (rng.below(2) == 0)
     job.execution.compression.bandwidth_threshold = BitsPerSecond(random_size(rng, 1e7, 1e10));

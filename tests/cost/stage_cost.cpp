@@ -72,6 +72,8 @@ Job random_job(Rng& rng) {
   if (rng.below(3) == 0) compress_activations(job, presets[rng.below(2)]);
   if (rng.below(3) == 0) compress_gradients(job, presets[rng.below(3)]);
   if (rng.below(2) == 0) job.execution.compression.throughput = BitsPerSecond(1e9);
+  if (job.execution.recomputation == Recomputation::full && rng.below(2) == 0)
+    job.execution.recompute_layers = random_int(rng, 0, 4);
   return job;
 }
 
@@ -180,6 +182,48 @@ TEST_CASE("a stage has the all-reduces of its layers") {
   problem.job.execution.recomputation = Recomputation::full;
   CHECK(StageCosts(problem, 4).exchanged(Exchange::all_reduce, {0, 2}, true).bytes ==
         Approx(2 * forward.bytes));
+}
+
+// Layers of 1 s and 2 s on one device. The two that are recomputed take 1 s more, and keep an input of 40
+// bytes instead of 100; the others take no more, and the device holds one output until its gradient arrives.
+// The two halves of an interleaved device have one recomputed layer each.
+TEST_CASE("only the first layers of a stage are recomputed if the job says how many") {
+  Problem problem{mixed_topology(), chain_job(8, 0, 40), {}};
+  problem.job.execution.recomputation = Recomputation::full;
+  problem.job.execution.recompute_layers = 2;
+  problem.job.execution.schedule = Schedule::one_f_one_b;
+  const StageCosts costs(problem, 1);
+  CHECK(costs.compute(0, {1, 6}).forward_s == Approx(5));
+  CHECK(costs.compute(0, {1, 6}).backward_s == Approx(5 * 2 + 2));
+  CHECK(costs.needs({1, 6}, 1).per_micro_batch == 2 * 40 + 3 * 100 + 40);
+  CHECK(costs.needs({1, 6}, 1).working == 100);
+  CHECK(costs.compute(0, {3, 4}).backward_s == Approx(3));
+  CHECK(costs.compute(0, {3, 4}, costs.min_recomputed({3, 4})).backward_s == Approx(2));
+  CHECK(costs.compute(0, {1, 7}, costs.recomputed({1, 7}, 2)).backward_s == Approx(6 * 2 + 4));
+
+  // Each layer has two all-reduces of 6 messages in the backward, and two more if it is recomputed.
+  CHECK(StageCosts(problem, 4).exchanged(Exchange::all_reduce, {1, 6}, false).messages == 5 * 2 * 6);
+  CHECK(StageCosts(problem, 4).exchanged(Exchange::all_reduce, {1, 6}, true).messages == (5 + 2) * 2 * 6);
+}
+
+TEST_CASE("no recomputed layers are recompute none, and all of them recompute full") {
+  Problem problem{mixed_topology(), chain_job(8, 0, 40), {}};
+  const auto same = [&](const StageCosts& a, const StageCosts& b) {
+    CHECK(a.compute(0, {2, 6}).backward_s == b.compute(0, {2, 6}).backward_s);
+    CHECK(a.needs({2, 6}, 1).per_micro_batch == b.needs({2, 6}, 1).per_micro_batch);
+    CHECK(a.needs({2, 6}, 1).working == b.needs({2, 6}, 1).working);
+    for (const Exchange kind : exchange_kinds)
+      CHECK(a.exchanged(kind, {2, 6}, true).bytes == b.exchanged(kind, {2, 6}, true).bytes);
+  };
+  const StageCosts none(problem, 2);
+  problem.job.execution.recomputation = Recomputation::full;
+  const StageCosts full(problem, 2);
+  problem.job.execution.recompute_layers = 0;
+  same(StageCosts(problem, 2), none);
+  for (const int layers : {4, 7}) {
+    problem.job.execution.recompute_layers = layers;
+    same(StageCosts(problem, 2), full);
+  }
 }
 
 // Two pipelines with up to four devices.

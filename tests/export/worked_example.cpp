@@ -201,6 +201,8 @@ TEST_CASE("Megatron gets every setting of the plan") {
   CHECK(has(flags("recompute", "selective", ""), "\n  --recompute-granularity selective\n"));
   CHECK(has(flags("recompute", "full", ""),
             "\n  --recompute-granularity full\n  --recompute-method uniform\n  --recompute-num-layers 1\n"));
+  CHECK(has(flags("recompute", "full\", \"recompute_layers\": 2, \"optimizer\": \"adam-18", ""),
+            "\n  --recompute-granularity full\n  --recompute-method block\n  --recompute-num-layers 2\n"));
   CHECK(has(flags("optimizer", "sgd-8", ""), "\n  --optimizer adam\n"));
   CHECK_FALSE(has(plain, "--overlap-p2p-communication-warmup-flush"));
 }

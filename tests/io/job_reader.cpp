@@ -183,6 +183,18 @@ TEST_CASE("settings that are auto are undecided and hold the first choice and re
   }
 }
 
+TEST_CASE("the number of recomputed layers may be open if recomputation may be full") {
+  for (const std::string recompute : {"full", "auto", "[none, full]"}) {
+    const Job job =
+        job_of(with("global_batch: 6", "global_batch: 6, recompute_layers: auto, recompute: " + recompute));
+    CHECK(job.automatic[Setting::recompute_layers]);
+    CHECK(job_of(job_json(job).dump()).automatic == job.automatic);
+  }
+  const Job two = job_of(with("global_batch: 6", "global_batch: 6, recompute: full, recompute_layers: 2"));
+  CHECK(two.execution.recompute_layers == 2);
+  CHECK(job_of(job_json(two).dump()).execution == two.execution);
+}
+
 TEST_CASE("a list of micro-batches leaves the choice open and reads back as a list") {
   const auto job_with = [](const std::string& sizes) {
     return job_of(with("global_batch: 6", "global_batch: 12, micro_batch: " + sizes));
@@ -339,7 +351,17 @@ TEST_CASE("an invalid job is reported with position and reason") {
        "job.yaml:5:15: key `adaptive` was renamed to `bandwidth_threshold`"},
       {with("global_batch: 6", "global_batch: 6, alike: true"),
        "job.yaml:4:29: unknown key `alike`; known: `global_batch`, `micro_batch`, `precision`, `matmul`, "
-       "`optimizer`, `recompute`"},
+       "`optimizer`, `recompute`, `recompute_layers`"},
+      {with("global_batch: 6", "global_batch: 6, recompute_layers: 1"),
+       "job.yaml:4:47: `recompute_layers`: requires `recompute: full`"},
+      {with("global_batch: 6", "global_batch: 6, recompute: auto, recompute_layers: 1"),
+       "job.yaml:4:64: `recompute_layers`: requires `recompute: full`"},
+      {with("global_batch: 6", "global_batch: 6, recompute: [none, mlp], recompute_layers: auto"),
+       "job.yaml:4:71: `recompute_layers`: requires `recompute: full`"},
+      {with("global_batch: 6", "global_batch: 6, recompute: full, recompute_layers: 0"),
+       "job.yaml:4:64: `recompute_layers`: expected a whole number from 1 to 1000000000; found `0`"},
+      {with("global_batch: 6", "global_batch: 6, recompute: full, recompute_layers: 9"),
+       "job.yaml:4:64: `recompute_layers`: 9 exceeds the 4 layers of the model"},
       {with("global_batch: 6", "global_batch: auto"),
        "job.yaml:4:26: `global_batch`: expected a whole number from 1 to 1000000000; found `auto`"},
       {with("global_batch: 6", "global_batch: 6, recompute: aoto"),
@@ -501,6 +523,8 @@ TEST_CASE("a job for a target has the settings that it runs and may not have oth
         "job.yaml:5:25: `schedule`: target dtfm does not run `1f1b`; expected `gpipe`, or no such key");
   CHECK(error_with(with("global_batch: 6", "global_batch: 6, recompute: none")) ==
         "job.yaml:4:40: `recompute`: target dtfm does not run `none`; expected `full`, or no such key");
+  CHECK(error_with(with("global_batch: 6", "global_batch: 6, recompute: full, recompute_layers: 2")) ==
+        "job.yaml:4:64: `recompute_layers`: target dtfm does not run `2`; expected `none`, or no such key");
   CHECK(error_with(small + "compression: {gradients: 8-bit}\n") ==
         "job.yaml:5:26: `gradients`: target dtfm does not run `8-bit`; expected `1`, or no such key");
   const Job open = job_of(small + "parallelism: {schedule: auto, gradient_sync: auto}\ntarget: deepspeed\n");

@@ -466,6 +466,13 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
       notes_of(same + "--recompute-granularity full --recompute-method block --recompute-num-layers 1") ==
       Notes{"--recompute-method block is among the flags, but the plan assumes recompute: full, as job small "
             "says"});
+  job.execution.recompute_layers = 2;
+  CHECK(notes_of(same + "--recompute-granularity full --recompute-method block --recompute-num-layers 2")
+            .empty());
+  CHECK(notes_of(same + "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2") ==
+        Notes{"--recompute-method uniform is among the flags, but the plan assumes recompute: full of 2 "
+              "layers of "
+              "every stage, as job small says"});
 }
 
 TEST_CASE("recomputed modules of a model given layer by layer are compared") {

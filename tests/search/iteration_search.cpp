@@ -258,6 +258,24 @@ TEST_CASE("the search chooses among the values that the job lists, and no worse 
   CHECK(open.finalists.front().iteration_s <= best_s);
 }
 
+// 8 layers keep 1 GB each and an input of 1 MB. With k recomputed ones, one of which exists as a whole while
+// it is computed again, (8 − k + 1) GB and k MB fit in 6.5 GB if k is 3 or more.
+TEST_CASE("the search recomputes only as many layers as memory requires if their number is open") {
+  Problem problem{flat_topology({1}, {}, {}), chain_job(8, 0, 1e6), {}};
+  for (Layer& layer : std::get<LayerChain>(problem.job.model).layers) layer.activation_memory = Bytes(1e9);
+  problem.topology.edit().gpus.front().memory = Bytes(6.5e9);
+  problem.job.training.global_batch = 2;
+  problem.job.execution.schedule = Schedule::one_f_one_b;
+  problem.job.automatic = {Setting::recompute, Setting::recompute_layers};
+  const ExecutionConfig chosen =
+      search_iteration(problem, search_options(1000)).finalists.front().plan.execution;
+  CHECK(chosen.recomputation == Recomputation::full);
+  CHECK(chosen.recompute_layers == 3);
+  problem.topology.edit().gpus.front().memory = Bytes(9e9);
+  CHECK(search_iteration(problem, search_options(1000)).finalists.front().plan.execution.recomputation ==
+        Recomputation::none);
+}
+
 TEST_CASE("every sequence is trained within the limits whatever is automatic") {
   for (const int batch : {1, 3, 7, 23, 36, 40, 52})
     for (const int layers : {1, 2, 5, 12})

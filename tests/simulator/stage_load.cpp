@@ -124,6 +124,20 @@ TEST_CASE("recomputed experts keep only the input of their layer") {
   CHECK(outputs.backward_s == none.backward_s);
 }
 
+TEST_CASE("no recomputed layers load a stage like recompute none, and all of them like full") {
+  const auto same = [](int layers, Recomputation like) {
+    Job job = tiny_transformer(Recomputation::full);
+    job.execution.recompute_layers = layers;
+    const StageLoad load = load_of(job, {0, 3}), other = load_of(tiny_transformer(like), {0, 3});
+    CHECK(load.backward_s == other.backward_s);
+    CHECK(load.activation_bytes == other.activation_bytes);
+    CHECK(load.working_bytes == other.working_bytes);
+  };
+  same(0, Recomputation::none);
+  same(3, Recomputation::full);
+  same(4, Recomputation::full);
+}
+
 TEST_CASE("activation memory is what recomputation leaves") {
   // Two blocks of two sequences; the output is stored, too: 2 · 256.
   CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}).activation_bytes ==
@@ -136,6 +150,12 @@ TEST_CASE("activation memory is what recomputation leaves") {
   CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}).activation_bytes == 2 * (2 * 256 + 256));
   CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}).working_bytes == 2 * (4352 + 2560));
   CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}).working_bytes == 0);
+  // Only the first of the blocks keeps nothing but its input.
+  Job first = tiny_transformer(Recomputation::full);
+  first.execution.recompute_layers = 1;
+  CHECK(load_of(first, {1, 3}).activation_bytes == 2 * (256 + (4352 + 2560) + 256));
+  CHECK(load_of(first, {1, 3}).working_bytes == 2 * (4352 + 2560));
+  CHECK(load_of(first, {1, 3}).backward_s == Approx((2 * 2 + 1) * 2 * 32768 / 1e12));
   // The attention core of one layer exists again while it is recomputed.
   CHECK(load_of(tiny_transformer(Recomputation::selective), {1, 3}).working_bytes == 2 * 2560);
   // The last layer has 4 · 16 · 8 + 4 · 16 · 100 bytes of the head, too.

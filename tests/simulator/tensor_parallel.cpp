@@ -57,6 +57,21 @@ TEST_CASE("all-reduces of a stage pass around its ring message by message") {
     }
 }
 
+// 1 s and 2 s per sequence and layer; of 3 layers, one is recomputed: 10 s and 2 · (2 + 3 + 1) all-reduces,
+// each of 2 messages, which take 1 s.
+TEST_CASE("only recomputed layers repeat their all-reduces") {
+  Job job = chain_job(3, 0, 2e6);
+  job.execution.recomputation = Recomputation::full;
+  job.execution.recompute_layers = 1;
+  const Link link = link_of(0, 1e6);
+  const Problem problem{hosts_with(1, 2, link, link), job, {}};
+  const Plan plan = staged_plan(job, 1, 1, 2, 1);
+  const LabelledGraph lowered = iteration_graph(problem, plan);
+  const double all_reduces = 2 * (3 + 3 + 1);
+  CHECK(replay_makespan(lowered) == Approx(10 / 2.0 + all_reduces * 2));
+  CHECK(bytes_of(lowered, Activity::all_reduce) == Approx(all_reduces * 2 * 2 * 1e6));
+}
+
 TEST_CASE("an all-reduce of a transformer has micro-batch · sequence · hidden numbers") {
   Job job = chain_job(1, 0, 0);
   job.model = Transformer{4, 8, 2, 16, 100};

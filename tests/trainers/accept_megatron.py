@@ -448,7 +448,9 @@ def check_settings(checks, export, a, objects, order):
         checks.holds(where, f"recomputed modules {modules}", recompute != "mlp" or modules == mlps)
     checks.same(where, "recompute", recompute, plan("recompute"))
     if recompute == "full":
-        checks.same(where, "recomputed layers", (transformer.recompute_method, transformer.recompute_num_layers), ("uniform", 1))
+        layers = plan("recompute_layers")
+        checks.same(where, "recomputed layers", (transformer.recompute_method, transformer.recompute_num_layers),
+                    ("block", layers) if layers else ("uniform", 1))  # fmt: skip
     tied = model.get("tied", True)
     checks.same(where, "tied", not a.untie_embeddings_and_output_weights, tied)
     checks.same(where, "tied_embedding_sync", plan("tied_embedding_sync", False), tied or "predicted_tokens" in model)
@@ -584,6 +586,12 @@ def check_findings(checks, flags, planner):
         _, _, _, objects = plan("four", "preset: gpt3-xl", {**bf16, "micro_batch": 8, "recompute": "full"},
                                 {"pipeline": 1, "data": 4, "gradient_sync": "ring", "overlap": overlap})  # fmt: skip
         checks.same("finding 1", "overlap", objects[2].overlap_grad_reduce, overlap == "true")
+    for schedule, layers in (("1f1b", 2), ("interleaved", 1), ("1f1b", "auto")):
+        _, export, _, objects = plan("four", "preset: gpt3-xl", {**bf16, "recompute": "full", "recompute_layers": layers},
+                                     {"pipeline": 2, "schedule": schedule, "chunks": 2 if schedule == "interleaved" else None})  # fmt: skip
+        method = "block" if export.setting("recompute_layers") else "uniform"
+        checks.same(f"{layers} recomputed layers", "method", objects[0].recompute_method, method)
+        checks.holds(f"{layers} recomputed layers", "of the plan", layers in ("auto", export.setting("recompute_layers")))
     for cluster, model in (("three", "preset: llama-3.2-3b"), ("host", "preset: qwen-2.5-7b")):  # 2
         _, export, _, _ = plan(cluster, model, {**bf16, "recompute": "auto"}, {"tensor": "auto"})
         checks.holds("finding 2", f"tensor {export.degrees[0]}", export.degrees[0] in (1, 2, 4, 8))

@@ -35,7 +35,7 @@ class Pipelining(exported.Exported):
             self.assertFalse((it / "schedule.csv").exists())
         recomputed = self.export(2, 2, schedule="zb-h1", training={"recompute": "full"})
         self.assertIn("W", (recomputed / "schedule.csv").read_text())
-        interleaved = self.export(2, 2, schedule="interleaved", chunks=2)
+        interleaved = self.export(2, 2, schedule="interleaved", chunks=2, training={"recompute": "full", "recompute_layers": 1})
         in_bf16 = [self.export_in_bf16(schedule) for schedule in ("1f1b", "zb-h1")]
         llama = self.export(2, 2, exported.LLAMA, {"optimizer": "sgd-8"}, schedule="zb-h1")
         folders = [in_flushes, blocking, recomputed, interleaved, *in_bf16, llama]

@@ -228,6 +228,11 @@ std::string says_modules(const Job& job) {
   return says<Setting::recompute>(job) + (modules ? fmt::format(" (modules {})", *modules) : "");
 }
 
+std::string says_recompute_layers(const Job& job) {
+  const auto layers = job.execution.recompute_layers;
+  return says<Setting::recompute>(job) + (layers ? fmt::format(" of {} layers of every stage", *layers) : "");
+}
+
 std::string common_backend(const std::string& text, const MegatronFlags& flags, const MegatronRun& run) {
   if (text == "auto" || text == "fused") return default_attention(flags, run);
   return text == "local" ? "unfused" : text;
@@ -593,14 +598,16 @@ const MegatronSettingFlag execution_flags[] = {
      says<Setting::recompute>},
     {"--recompute-method", FlagArgument::word,
      [](const MegatronRun& run) {
-       return given_if(run.job.execution.recomputation == Recomputation::full, "uniform");
+       const ExecutionConfig& how = run.job.execution;
+       return given_if(how.recomputation == Recomputation::full, how.recompute_layers ? "block" : "uniform");
      },
-     says<Setting::recompute>},
+     says_recompute_layers},
     {"--recompute-num-layers", FlagArgument::word,
      [](const MegatronRun& run) {
-       return given_if(run.job.execution.recomputation == Recomputation::full, "1");
+       const ExecutionConfig& how = run.job.execution;
+       return given_if(how.recomputation == Recomputation::full, number(how.recompute_layers.value_or(1)));
      },
-     says<Setting::recompute>},
+     says_recompute_layers},
     {recompute_modules, FlagArgument::words, recomputed_modules, says_modules, constant<core_attention>, "",
      common_modules},
 };
@@ -716,7 +723,9 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
       {Setting::sequence_parallel, has_groups ? is_given("--sequence-parallel") : "true"},
       {Setting::recompute, flags.has(recompute_activations) || word(recompute_granularity, "") == "selective"
                                ? selective_recomputation(flags)
-                               : word(recompute_granularity, "none")}};
+                               : word(recompute_granularity, "none")},
+      {Setting::recompute_layers,
+       word("--recompute-method", "") == "block" ? word("--recompute-num-layers", "") : ""}};
 }
 
 std::vector<std::string> megatron_differences(const MegatronFlags& flags, const MegatronRun& run) {

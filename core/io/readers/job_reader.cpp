@@ -179,6 +179,19 @@ void check_mesh(const YamlMap& map, const Job& job) {
     throw(expert ? *expert : data ? *data : *context).value_error(what);
 }
 
+/// The map has both keys, and the model of the job must have been read. A number of layers requires that
+/// `recompute` is full, `auto` that the planner may choose that.
+void check_recompute_layers(const YamlMap& map, const Job& job) {
+  const auto layers = map.optional("recompute_layers");
+  if (!layers) return;
+  const bool is_auto = job.automatic[Setting::recompute_layers], is_open = job.automatic[Setting::recompute];
+  if (!allows(job, Setting::recompute, name_of(Recomputation::full)) || (is_open && !is_auto))
+    throw layers->value_error("requires `recompute: full`");
+  if (const int all = layer_count(job.model); job.execution.recompute_layers.value_or(1) > all)
+    throw layers->value_error(
+        fmt::format("{} exceeds the {} layers of the model", *job.execution.recompute_layers, all));
+}
+
 /// Checks the settings of an execution that require each other.
 void check_execution(const YamlMap& map, Job& job) {
   const ScheduleTraits& schedule = traits(job.execution.schedule);
@@ -346,9 +359,10 @@ Job read_document(const YamlDocument& document, bool with_profiles) {
                                      "compression", "profile", "calibration", "comm_cost"});
   Job job;
   job.name = map.required("name").text();
-  read_section(map.required("training"), SettingSection::training, job);
+  const YamlMap training = read_section(map.required("training"), SettingSection::training, job);
   job.model = read_model(map.required("model"), bytes_per_element(job.training), open_file);
   check_matmul(job, map.required("training").where());
+  check_recompute_layers(training, job);
   if (const auto parallelism = map.optional("parallelism")) read_parallelism(*parallelism, job);
   if (const auto compression = map.optional("compression"))
     read_section(*compression, SettingSection::compression, job);
@@ -402,6 +416,7 @@ PlacedExecution parse_execution(const YamlDocument& document, const Job& job) {
     check_decided(it, map, decided);
   }
   check_execution(map, decided);
+  check_recompute_layers(map, decided);
   PlacedExecution result;
   for (const auto& [key, value] : root.entries()) result.places[key.text()] = value.where();
   if (const auto compression = map.optional("compression")) {

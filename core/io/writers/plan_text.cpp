@@ -47,6 +47,8 @@ std::string format_job_decisions(const Job& job, const Plan& plan) {
   std::string text = fmt::format("{}, {}{}, micro-batch {}, recompute {}", name_of(job.execution.schedule),
                                  name_of(job.execution.gradient_sync), format_sharding(job.execution),
                                  job.execution.micro_batch, name_of(job.execution.recomputation));
+  if (const auto layers = job.execution.recompute_layers)
+    text += fmt::format(" (recompute_layers: {})", *layers);
   if (plan.tensor > 1)
     text += fmt::format(", {} tensor-parallel devices per stage{}", fmt::join(tensor_degrees(plan), " or "),
                         job.parallelism.sequence_parallel ? "" : " without sequence parallelism");

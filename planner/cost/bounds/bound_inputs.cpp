@@ -49,9 +49,10 @@ DeviceKindTimes kind_times(const IterationModel& model, const StageCosts& costs,
   const bool reduces = costs.mesh().tensor > 1 && !costs.includes_all_reduces(kind);
   for (int layer = 0; layer < costs.layers(); ++layer) {
     const std::pair<int, int> one{layer, layer + 1};
-    const ComputeTime time = costs.compute(kind, one);
-    const ExchangedData there = costs.exchanged(Exchange::all_reduce, one, false),
-                        back = costs.exchanged(Exchange::all_reduce, one, true);
+    const int recomputed = costs.min_recomputed(one);
+    const ComputeTime time = costs.compute(kind, one, recomputed);
+    const ExchangedData there = costs.exchanged(Exchange::all_reduce, one, false, recomputed),
+                        back = costs.exchanged(Exchange::all_reduce, one, true, recomputed);
     it.forward_s.push_back(time.forward_s + (reduces ? messages.min_s(there.messages, there.bytes) : 0));
     it.backward_s.push_back(time.backward_s + (reduces ? messages.min_s(back.messages, back.bytes) : 0));
   }
@@ -130,15 +131,16 @@ MemoryBound memory_bound(const IterationModel& model, const std::vector<int>& de
   // Per device of a stage at the largest degree. A stage at the smallest degree holds the fewest copies of
   // what tensor parallelism replicates.
   const StageCosts& fewest = model.by_degree.front();
-  bound.per_micro_batch =
-      fewest.needs({0, costs.layers()}, replicas).per_micro_batch * model.smallest_degree_share();
+  bound.per_micro_batch = fewest.needs({0, costs.layers()}, replicas, costs.layers()).per_micro_batch *
+                          model.smallest_degree_share();
   bound.state_before = {0};
   for (int layer = 0; layer < costs.layers(); ++layer) {
     // The increment for a stage that begins at the first layer, so that tied parameters count only once.
     const double state =
         costs.needs({0, layer + 1}, replicas).state - costs.needs({0, layer}, replicas).state;
     bound.state_before.push_back(bound.state_before.back() + state);
-    const double working = fewest.needs({layer, layer + 1}, replicas).working - process;
+    const std::pair<int, int> one = {layer, layer + 1};
+    const double working = fewest.needs(one, replicas, fewest.min_recomputed(one)).working - process;
     bound.largest_layer = std::max(bound.largest_layer, state + working * model.smallest_degree_share());
   }
   // Memory is counted per device of a stage at the largest degree, as the needs are. A stage at a smaller

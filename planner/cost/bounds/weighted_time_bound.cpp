@@ -56,7 +56,8 @@ double min_weighted_time(const IterationModel& model, const std::vector<double>&
     for (int layer = 0; layer < costs.layers(); ++layer) {
       std::vector<double> values;
       for (const int device : devices) {
-        const ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
+        const std::pair<int, int> one = {layer, layer + 1};
+        const ComputeTime time = costs.compute(costs.kind_of(device), one, costs.min_recomputed(one));
         values.push_back(weight[at(device)] * (time.forward_s + time.backward_s));
       }
       of_layer[at(layer)] = std::min(of_layer[at(layer)], min_sum(std::move(values), costs.devices()));
@@ -76,7 +77,8 @@ double min_compute_s(const IterationModel& model, int device) {
   double min_s = std::numeric_limits<double>::infinity();
   for (const StageCosts& costs : model.by_degree)
     for (int layer = 0; layer < costs.layers(); ++layer) {
-      const ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
+      const std::pair<int, int> one = {layer, layer + 1};
+      const ComputeTime time = costs.compute(costs.kind_of(device), one, costs.min_recomputed(one));
       min_s = std::min(min_s, time.forward_s + time.backward_s);
     }
   return min_s;

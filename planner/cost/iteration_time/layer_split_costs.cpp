@@ -149,9 +149,10 @@ ResourceTime LayerSplitCosts::stage(int stage, std::pair<int, int> layers) const
     const StageCosts& costs = model_.stages_of(resource.degree);
     const double before = stage > 0 ? costs.compression_s(layers.first) : 0,
                  behind = stage + 1 < stages() ? costs.compression_s(layers.second) : 0;
+    const int recomputed = costs.recomputed(layers, chunks_);
     double forward = 0, backward = 0, hidden = 0, hidden_back = 0;
     for (const int kind : resource.kinds) {
-      const ComputeTime time = costs.compute(kind, layers);
+      const ComputeTime time = costs.compute(kind, layers, recomputed);
       forward = std::max(forward, time.forward_s);
       backward = std::max(backward, time.backward_s);
       hidden = std::max(hidden, time.hidden_forward_s);
@@ -159,8 +160,8 @@ ResourceTime LayerSplitCosts::stage(int stage, std::pair<int, int> layers) const
     }
     double exchange = 0, exchange_back = 0;
     for (const Exchange kind : exchange_kinds) {
-      const ExchangedData there = costs.exchanged(kind, layers, false),
-                          back = costs.exchanged(kind, layers, true);
+      const ExchangedData there = costs.exchanged(kind, layers, false, recomputed),
+                          back = costs.exchanged(kind, layers, true, recomputed);
       double slowest = 0, slowest_back = 0;
       for (const ExchangeLimit& limit : resource.limits[static_cast<std::size_t>(kind)]) {
         slowest = std::max(slowest, limit.seconds(there));

@@ -254,7 +254,8 @@ class ShardedTraining {
     GroupState state;
     state.micro_batches = group.micro_batches;
     for (int layer = 0; layer < layers(); ++layer) {
-      const ComputeTime time = model_.stages.compute(group.kind, {layer, layer + 1});
+      const ComputeTime time = model_.stages.compute(group.kind, {layer, layer + 1},
+                                                     layer < model_.stages.recomputed({0, layers()}) ? 1 : 0);
       state.forward_s.push_back(time.forward_s);
       state.backward_s.push_back(time.backward_s);
     }

@@ -12,8 +12,13 @@
 namespace dtfm::cost {
 namespace {
 
-bool recomputes(const Job& job) {
-  return job.execution.recomputation != Recomputation::none;
+void add(ComputeTime& sum, const LayerTime& time) {
+  sum.forward_s += time.forward_s;
+  sum.backward_s += time.backward_s;
+  sum.weight_gradient_s += time.weight_gradient_s;
+  sum.update_s += time.update_s;
+  sum.hidden_forward_s += time.hidden_forward_s;
+  sum.hidden_backward_s += time.hidden_backward_s;
 }
 
 }  // namespace
@@ -37,18 +42,12 @@ void StageCosts::find_kinds() {
         kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
     kind_.push_back(position->second);
     if (!is_new) continue;
-    KindTimes kind{"", times.includes_all_reduces(device, devices()), {{}}, {0}};
+    KindTimes kind{"", times.includes_all_reduces(device, devices()), {{}}, {{}}, {0}};
     try {
       for (int layer = 0; layer < layers_; ++layer) {
         const LayerTime time = times.of(layer, device, devices());
-        ComputeTime sum = kind.before.back();
-        sum.forward_s += time.forward_s;
-        sum.backward_s += time.backward_s;
-        sum.weight_gradient_s += time.weight_gradient_s;
-        sum.update_s += time.update_s;
-        sum.hidden_forward_s += time.hidden_forward_s;
-        sum.hidden_backward_s += time.hidden_backward_s;
-        kind.before.push_back(sum);
+        add(kind.before.emplace_back(kind.before.back()), time);
+        add(kind.kept.emplace_back(kind.kept.back()), times.of(layer, device, devices(), false));
         kind.tied_update_s.push_back(kind.tied_update_s.back() + time.tied_update_s);
       }
     } catch (const Error& error) {
@@ -71,7 +70,7 @@ void StageCosts::find_bytes() {
   saved_ = bytes.checkpointed;
   const double micro_batch = job.execution.micro_batch,
                sent = micro_batch / (divides_messages(job.parallelism) ? devices() : mesh_.token_parts());
-  kept_ = {0};
+  kept_ = whole_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     const Layer& it = chain[at(layer)];
     const Layer held = of_device(it);
@@ -81,11 +80,17 @@ void StageCosts::find_bytes() {
     output_.push_back(before.output.value() * sent);
     held_output_.push_back(input.value() * micro_batch);
     kept_.push_back(kept_.back() + recomputation.kept(held, input).value() * micro_batch);
+    whole_.push_back(whole_.back() + held.activation_memory.value() * micro_batch);
     working_.push_back(recomputation.working(held).value() * micro_batch);
     model_flops_ += (it.forward + it.backward).value();
   }
   find_partitioned_state();
-  find_exchanges();
+  for (const Exchange kind : exchange_kinds) {
+    const auto number = static_cast<std::size_t>(kind);
+    exchanged_[number] = {exchanges_before(kind, Pass::forward, true),
+                          exchanges_before(kind, Pass::backward, true)};
+    exchanged_kept_[number] = exchanges_before(kind, Pass::backward, false);
+  }
   output_.push_back(chain.back().output.value() * sent);
   const double compression_s_per_byte =
       activation_compression_s_per_byte(problem_.topology, job, job.execution.compression);
@@ -130,16 +135,20 @@ const std::string& StageCosts::unknown(int device) const {
   return times_[at(kind_of(device))].unknown;
 }
 
-ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers) const {
+ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers, int recomputed) const {
   const KindTimes& times = times_[at(kind)];
+  const std::size_t middle = at(layers.first + recomputed);
   const ComputeTime &begin = times.before[at(layers.first)], &end = times.before[at(layers.second)];
+  const ComputeTime &repeated = times.before[middle], &kept = times.kept[middle],
+                    &kept_end = times.kept[at(layers.second)];
   const double tied = layers.first == 0 ? times.tied_update_s[at(layers.second)] : 0;
   return {end.forward_s - begin.forward_s,
-          end.backward_s - begin.backward_s,
+          repeated.backward_s - begin.backward_s + (kept_end.backward_s - kept.backward_s),
           end.update_s - begin.update_s - tied,
           end.weight_gradient_s - begin.weight_gradient_s,
           end.hidden_forward_s - begin.hidden_forward_s,
-          end.hidden_backward_s - begin.hidden_backward_s};
+          repeated.hidden_backward_s - begin.hidden_backward_s +
+              (kept_end.hidden_backward_s - kept.hidden_backward_s)};
 }
 
 /// Of each device. Those tied to the first layer of the same stage are not counted again.
@@ -167,32 +176,34 @@ double StageCosts::gradient_compression_s(double bytes) const {
   return gradients * gradient_compression_s_per_byte_;
 }
 
-void StageCosts::find_exchanges() {
-  for (const Exchange kind : exchange_kinds)
-    for (const bool backward : {false, true}) {
-      const Pass pass = backward ? Pass::backward : Pass::forward;
-      std::vector<ExchangedData>& sums = exchanged_[static_cast<std::size_t>(kind)][backward ? 1 : 0];
-      sums = {{}};
-      for (int layer = 0; layer < layers_; ++layer) {
-        const double count = kind == Exchange::keys_values  ? bytes_.key_rounds(layer, pass)
-                             : kind == Exchange::all_reduce ? bytes_.all_reduces(layer, pass)
-                                                            : bytes_.all_to_alls(layer, pass);
-        const double data = kind == Exchange::keys_values  ? bytes_.keys_values(layer)
-                            : kind == Exchange::all_reduce ? bytes_.output(layer)
-                                                           : bytes_.expert_tokens(layer);
-        sums.push_back({sums.back().messages + count, sums.back().bytes + count * data});
-      }
-    }
+/// Of all layers before, [layer].
+std::vector<ExchangedData> StageCosts::exchanges_before(Exchange kind, Pass pass, bool recomputed) const {
+  std::vector<ExchangedData> sums = {{}};
+  for (int layer = 0; layer < layers_; ++layer) {
+    const double count = kind == Exchange::keys_values  ? bytes_.key_rounds(layer, pass, recomputed)
+                         : kind == Exchange::all_reduce ? bytes_.all_reduces(layer, pass, recomputed)
+                                                        : bytes_.all_to_alls(layer, pass, recomputed);
+    const double data = kind == Exchange::keys_values  ? bytes_.keys_values(layer)
+                        : kind == Exchange::all_reduce ? bytes_.output(layer)
+                                                       : bytes_.expert_tokens(layer);
+    sums.push_back({sums.back().messages + count, sums.back().bytes + count * data});
+  }
+  return sums;
 }
 
 /// Of D devices, each has 1 / D of the keys and values, and passes c − 1 such parts on to the next in the
 /// ring, or sends 1 / c of its part to each other device, if they divide heads. Each all-reduce of what a
 /// group of t devices computes for a layer takes 2 (t − 1) messages of 1 / t of it. In an all-to-all among e
 /// devices, each sends 1 / e of its tokens to each of the others.
-ExchangedData StageCosts::exchanged(Exchange kind, std::pair<int, int> layers, bool backward) const {
-  const std::vector<ExchangedData>& before = exchanged_[static_cast<std::size_t>(kind)][backward ? 1 : 0];
-  const ExchangedData &begin = before[at(layers.first)], &end = before[at(layers.second)];
-  const double messages = end.messages - begin.messages, bytes = end.bytes - begin.bytes;
+ExchangedData StageCosts::exchanged(Exchange kind, std::pair<int, int> layers, bool backward,
+                                    int recomputed) const {
+  const std::vector<ExchangedData>&before = exchanged_[static_cast<std::size_t>(kind)][backward ? 1 : 0],
+        &kept = backward ? exchanged_kept_[static_cast<std::size_t>(kind)] : before;
+  const std::size_t middle = at(layers.first + recomputed);
+  const ExchangedData &begin = before[at(layers.first)], &repeated = before[middle],
+                      &kept_begin = kept[middle], &end = kept[at(layers.second)];
+  const double messages = repeated.messages - begin.messages + (end.messages - kept_begin.messages),
+               bytes = repeated.bytes - begin.bytes + (end.bytes - kept_begin.bytes);
   switch (kind) {
     case Exchange::keys_values:
       if (bytes_.divides_heads()) return {messages, bytes / mesh_.devices() / mesh_.context};
@@ -210,7 +221,7 @@ ExchangedData StageCosts::exchanged(Exchange kind, std::pair<int, int> layers, b
 
 /// A GPipe trainer has four buffers per micro-batch: input, output, and the gradients of both. The kept
 /// activations already include the input. Trainers with other schedules only buffer the output.
-StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas) const {
+StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas, int recomputed) const {
   const auto [begin, end] = layers;
   const bool buffers = traits(problem_.job.execution.schedule).keeps_boundary_buffers;
   StageNeeds needs;
@@ -221,17 +232,22 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas) const {
   needs.state = held_of(bytes_.elements(layers, begin == 0), false) +
                 held_of(bytes_.expert_elements(layers), true) +
                 bytes_.quantized_copies(layers, mesh_) / (partitions_weights ? replicas : 1);
-  needs.per_micro_batch = between(kept_, layers);
+  needs.per_micro_batch = kept_bytes(layers, recomputed);
   if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * held_output_[at(end)];
   if (begin > 0 && buffers) needs.per_micro_batch += held_output_[at(begin)];
-  if (recomputes(problem_.job))
-    for (int layer = begin; layer < end; ++layer)
+  if (problem_.job.execution.recomputation != Recomputation::none)
+    for (int layer = begin; layer < begin + recomputed; ++layer)
       needs.working = std::max(needs.working, working_[at(layer)]);
   double unpartitioned = 0;
   for (int layer = begin; layer < end; ++layer)
     unpartitioned = std::max(unpartitioned, unpartitioned_[at(layer)]);
   needs.working += unpartitioned + problem_.constants.process_memory_bytes;
   return needs;
+}
+
+double StageCosts::kept_bytes(std::pair<int, int> layers, int recomputed) const {
+  const int middle = layers.first + recomputed;
+  return between(kept_, {layers.first, middle}) + between(whole_, {middle, layers.second});
 }
 
 double StageCosts::saved_bytes(std::pair<int, int> layers) const {

@@ -40,7 +40,8 @@ struct ExchangedData {
 };
 
 /// Costs of the stages of one job on one topology with one number of devices. `layers` is always a range
-/// [first, second) of the job's layers; prefix sums give its totals in constant time.
+/// [first, second) of the job's layers; prefix sums give its totals in constant time. The first `recomputed`
+/// of them are recomputed; by default, those of one (virtual) stage (ExecutionConfig::recomputed_layers).
 class StageCosts {
  public:
   /// `problem` must outlive this.
@@ -56,8 +57,17 @@ class StageCosts {
   int kinds() const { return static_cast<int>(times_.size()); }
   /// Why the compute times of a device are unknown; empty if they are known.
   const std::string& unknown(int device) const;
+  /// How many of the layers are recomputed, if they are those of so many virtual stages.
+  int recomputed(std::pair<int, int> layers, int stages = 1) const {
+    return problem_.job.execution.recomputed_layers(layers.second - layers.first, stages);
+  }
+  /// How many of the layers are recomputed at least, in any stages.
+  int min_recomputed(std::pair<int, int> layers) const { return recomputed(layers, 0); }
   /// Time of a device of that kind, whose times must be known, without exchanges.
-  ComputeTime compute(int kind, std::pair<int, int> layers) const;
+  ComputeTime compute(int kind, std::pair<int, int> layers, int recomputed) const;
+  ComputeTime compute(int kind, std::pair<int, int> layers) const {
+    return compute(kind, layers, recomputed(layers));
+  }
 
   /// Bytes of a micro-batch that one device sends over the boundary before `layer`, and seconds to compress
   /// or decompress them.
@@ -70,7 +80,10 @@ class StageCosts {
   double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
   /// Seconds to compress gradients to `bytes`, or to decompress them.
   double gradient_compression_s(double bytes) const;
-  ExchangedData exchanged(Exchange kind, std::pair<int, int> layers, bool backward) const;
+  ExchangedData exchanged(Exchange kind, std::pair<int, int> layers, bool backward, int recomputed) const;
+  ExchangedData exchanged(Exchange kind, std::pair<int, int> layers, bool backward) const {
+    return exchanged(kind, layers, backward, recomputed(layers));
+  }
   /// Whether the compute times of devices of that kind contain the all-reduces.
   bool includes_all_reduces(int kind) const {
     return times_[static_cast<std::size_t>(kind)].includes_all_reduces;
@@ -81,9 +94,12 @@ class StageCosts {
 
   /// Memory of each device of the stage, if so many replicas partition the state of its layers (if the job's
   /// optimizer_sharding says so). More replicas never need more.
-  StageNeeds needs(std::pair<int, int> layers, int replicas) const;
+  StageNeeds needs(std::pair<int, int> layers, int replicas, int recomputed) const;
+  StageNeeds needs(std::pair<int, int> layers, int replicas) const {
+    return needs(layers, replicas, recomputed(layers));
+  }
   /// Activations that each device keeps of a micro-batch, without buffers for messages.
-  double kept_bytes(std::pair<int, int> layers) const { return between(kept_, layers); }
+  double kept_bytes(std::pair<int, int> layers) const { return kept_bytes(layers, recomputed(layers)); }
   double model_flops() const { return model_flops_; }  // per sequence: forward and backward
   /// Bytes of state that a device must load to take over the stage.
   double saved_bytes(std::pair<int, int> layers) const;
@@ -93,13 +109,15 @@ class StageCosts {
     std::string unknown;
     bool includes_all_reduces = false;
     std::vector<ComputeTime> before;    // prefix sums, [layers + 1]
+    std::vector<ComputeTime> kept;      // the same if no layer is recomputed
     std::vector<double> tied_update_s;  // prefix sums of the updates of parameters tied to the first layer
   };
   void find_kinds();
   void find_bytes();
   void find_partitioned_state();
-  void find_exchanges();
+  std::vector<ExchangedData> exchanges_before(Exchange kind, Pass pass, bool recomputed) const;
   double held_elements(std::pair<int, int> layers) const;
+  double kept_bytes(std::pair<int, int> layers, int recomputed) const;
   double between(const std::vector<double>& before, std::pair<int, int> layers) const {
     return before[static_cast<std::size_t>(layers.second)] - before[static_cast<std::size_t>(layers.first)];
   }
@@ -117,9 +135,11 @@ class StageCosts {
       output_;  // uncompressed bytes that a device sends per micro-batch before each layer, and at the end
   std::vector<double> held_output_;                     // bytes of the same activation that a device holds
   std::vector<double> boundary_bytes_, compression_s_;  // before each layer
-  std::vector<double> kept_;                            // prefix sums for one device
+  std::vector<double> kept_, whole_;  // prefix sums for one device; the latter if no layer is recomputed
   std::array<std::array<std::vector<ExchangedData>, 2>, exchange_kinds.size()>
-      exchanged_;                      // prefix sums, [kind][backward]
+      exchanged_;  // prefix sums, [kind][backward]
+  std::array<std::vector<ExchangedData>, exchange_kinds.size()>
+      exchanged_kept_;                 // the same of the backward if no layer is recomputed
   std::vector<double> working_;        // by layer
   std::vector<double> unpartitioned_;  // by layer: bytes of state that exist as a whole during its passes
 };

@@ -111,6 +111,7 @@ void DecisionSearch::screen_micro_batches() {
     same.execution.micro_batch = now.execution.micro_batch;
     if (are_few) {
       same.execution.recomputation = now.execution.recomputation;
+      same.execution.recompute_layers = now.execution.recompute_layers;
       same.parallelism.tensor = now.parallelism.tensor;
       same.execution.expert = now.execution.expert;
     }

@@ -65,6 +65,17 @@ std::vector<std::optional<int>> chunk_counts(const ScheduleTraits& schedule) {
   return {2, 4};
 }
 
+/// Numbers of recomputed layers to try: powers of two, one and a half times these, and all (nullopt).
+std::vector<std::optional<int>> recomputed_counts(const Job& job) {
+  const int all = layer_count(job.model);
+  std::vector<std::optional<int>> counts = {std::nullopt};
+  for (int count = 1; count < all; count *= 2) {
+    counts.emplace_back(count);
+    if (count > 1 && count * 3 / 2 < all) counts.emplace_back(count * 3 / 2);
+  }
+  return counts;
+}
+
 /// Whether hosts offer groups of the largest degree and others.
 bool has_different_groups(const DecidedJob& job) {
   const auto largest = std::count_if(job.tensor_groups.begin(), job.tensor_groups.end(), [&](const auto& it) {
@@ -327,6 +338,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     job.execution.chunks = base.problem.job.execution.chunks;
   }
   if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
+  if (job.execution.recomputation != Recomputation::full) job.execution.recompute_layers.reset();
   if (!problem_.job.execution.stage_data) job.execution.stage_data = plan.execution.stage_data;
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
@@ -415,7 +427,14 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
           Job& it = jobs.emplace_back(mesh);
           it.execution.micro_batch = size;
           it.execution.recomputation = recomputation.kind;
+          if (recomputation.kind != Recomputation::full) it.execution.recompute_layers.reset();
         }
+  if (undecided[Setting::recompute_layers])
+    for (const std::optional<int> count : recomputed_counts(job))
+      add([&](Job& it) {
+        it.execution.recomputation = Recomputation::full;
+        it.execution.recompute_layers = count;
+      });
   for (const SettingTraits& setting : setting_table()) {
     if (!undecided[setting.kind] || is_joint(setting.kind) ||
         has_no_effect(setting.kind, job, problem_.topology))

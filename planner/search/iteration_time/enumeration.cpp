@@ -107,7 +107,9 @@ class Enumerator {
 
   double layer_s(std::size_t of, int layer) const {
     const cost::StageCosts& costs = job_->model.stages;
-    const cost::ComputeTime time = costs.compute(costs.kind_of(classes_[of].front()), {layer, layer + 1});
+    const std::pair<int, int> one = {layer, layer + 1};
+    const cost::ComputeTime time =
+        costs.compute(costs.kind_of(classes_[of].front()), one, costs.min_recomputed(one));
     return time.forward_s + time.backward_s;
   }
 

@@ -64,6 +64,7 @@ std::vector<FeasibleChange> feasible_changes(const Problem& problem, const Itera
              has_larger_micro_batch = job.execution.micro_batch > 1,
              can_offload = job.training.optimizer != Optimizer::host_offload && !job.target;
   if (can_recompute) try_settings({recompute});
+  if (job.execution.recompute_layers) try_settings({{Setting::recompute_layers, layer_count(job.model)}});
   if (has_larger_micro_batch) try_settings({micro_batch});
   if (traits(job.execution.schedule).forwards_first && is_allowed(schedule)) try_settings({schedule});
   if (can_offload) try_settings({offload});

@@ -22,7 +22,7 @@ double min_share(const DecidedJob& job, const SettingSet& undecided) {
   double share = 1;
   if (undecided[Setting::tensor]) share /= max_devices_per_host(job.problem.topology);
   if (undecided[Setting::micro_batch]) share /= job.problem.job.execution.micro_batch;
-  if (undecided[Setting::recompute]) share /= 2;
+  if (undecided[Setting::recompute] || undecided[Setting::recompute_layers]) share /= 2;
   return share;
 }
 
