@@ -119,6 +119,17 @@ TEST_CASE("hierarchical uses shards inside the sites and rings across") {
     }
 }
 
+// A half has n − 1 rounds, also with more than 32 devices, whose rounds are not evaluated one by one.
+TEST_CASE("half of a large ring takes half of its time") {
+  for (const int n : {8, 32, 33, 100}) {
+    const Topology topology = flat_topology({n}, link_of(a, B), link_of(a, B));
+    const ReplicaGroup group{all_of(topology), std::vector<int>(at(n), 1), S};
+    CHECK(gradient_sync_time(GradientSync::ring, topology, NetworkCost(topology, {}), {&group, 1},
+                             Collective::reduce_scatter)
+              .seconds == Approx((n - 1) * (a + S / (n * B))));
+  }
+}
+
 TEST_CASE("every message pays overhead and every byte pays for efficiency") {
   const Calibration constants{1, 0.25, 0.5, 0};
   CHECK(last_end(access_link_star(4), GradientSync::ring, constants) ==

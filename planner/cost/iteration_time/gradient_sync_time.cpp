@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -342,15 +343,21 @@ std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<d
     }
     return ready_s;
   }
+  // The path around the ring skips 2 hops of the last turn of an all-reduce, 1 of one of its halves.
+  const std::size_t skipped = (n - static_cast<std::size_t>(rounds) % n) % n;
+  const double turns = std::ceil(rounds / static_cast<double>(n));
   double all_s = 0, slowest_s = 0, waiting_s = 0, skipped_s = infinity;
   for (std::size_t i = 0; i < n; ++i) {
     all_s += hops[i].total_s();
     slowest_s = std::max(slowest_s, hops[i].occupancy_s);
     waiting_s = std::max(waiting_s, rounds * hops[i].occupancy_s + hops[i].latency_s);
-    skipped_s = std::min(skipped_s, hops[i].total_s() + hops[(i + 1) % n].total_s());
+    double next_s = 0;
+    for (std::size_t k = 0; k < skipped; ++k) next_s += hops[(i + k) % n].total_s();
+    skipped_s = std::min(skipped_s, next_s);
   }
-  const double around_s =
-      std::max(2 * all_s - skipped_s, all_s + (rounds - static_cast<double>(n)) * slowest_s);
+  const double once_s =  // around, then at the slowest member
+      rounds < static_cast<double>(n) ? 0 : all_s + (rounds - static_cast<double>(n)) * slowest_s;
+  const double around_s = std::max(turns * all_s - skipped_s, once_s);
   return std::vector(n, *std::max_element(ready_s.begin(), ready_s.end()) + std::max(waiting_s, around_s));
 }
 
