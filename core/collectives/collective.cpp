@@ -1,5 +1,9 @@
 #include "core/collectives/collective.hpp"
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+
 #include "core/base/kind_table.hpp"
 
 namespace dtfm {
@@ -65,6 +69,31 @@ std::vector<CollectivePart> summed_parts(const CollectiveMessages& list, int mem
         parts[member] = {static_cast<int>(i / chunks), is_whole ? no_index : static_cast<int>(i % chunks)};
       }
   return parts;
+}
+
+std::vector<int> grouped(std::span<const int> order, const std::function<int(int)>& group_of) {
+  std::map<int, int> numbers;  // of groups
+  for (const int it : order) numbers.emplace(group_of(it), static_cast<int>(numbers.size()));
+  std::vector<int> result(order.begin(), order.end());
+  std::stable_sort(result.begin(), result.end(),
+                   [&](int a, int b) { return numbers[group_of(a)] < numbers[group_of(b)]; });
+  return result;
+}
+
+std::vector<std::vector<int>> optimizer_instances(std::span<const CollectiveMember> members, int size) {
+  std::vector<int> order(members.size());
+  std::iota(order.begin(), order.end(), 0);
+  order = grouped(order, [&](int member) { return members[at(member)].site; });
+  if (size == 0) {
+    std::map<int, int> counts;  // by site
+    for (const CollectiveMember& it : members) ++counts[it.site];
+    for (const auto& [site, count] : counts) size = std::gcd(size, count);
+  }
+  DTFM_ASSERT(order.size() % at(size) == 0);
+  std::vector<std::vector<int>> instances;
+  for (auto first = order.begin(); first != order.end(); first += size)
+    instances.emplace_back(first, first + size);
+  return instances;
 }
 
 int device_count(std::span<const CollectiveMember> members) {

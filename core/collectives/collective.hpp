@@ -3,6 +3,7 @@
 // messages to tasks, the estimate times them with its own formulas, and exported programs execute them.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -37,7 +38,9 @@ struct CollectiveMember {
 
 struct CollectiveOptions {
   Collective collective = Collective::all_reduce;  // other than that only if the algorithm has_halves
-  int site_shards = 0;  // hierarchical: how many each site has, at most its members; 0: as many as possible
+  /// Of algorithms that share by site (GradientSyncTraits): into how many shards a site divides the data, at
+  /// most its members; with instances, their members. 0: as many as possible.
+  int site_shards = 0;
 };
 
 /// From every device that `from` stands for to every other one that `to` stands for, and to itself only if it
@@ -87,12 +90,13 @@ struct GradientSyncTraits {
   bool uses_channels = false;  // messages between hosts are sent in parts (HostChannels)
   /// Splits into a reduce-scatter and an all-gather. A sharded optimizer updates between the two.
   bool has_halves = false;
+  bool has_instances = false;  // divides the members of every site into equal optimizer_instances
   MemberRoles roles = MemberRoles::all_differ;
 
   /// Whether its time depends on the order of the pipelines.
   bool is_ordered() const { return roles != MemberRoles::equal; }
   /// Whether members sum shards inside their sites, and a sharded optimizer shares state only there (HSDP).
-  bool shares_by_site() const { return roles == MemberRoles::by_site; }
+  bool shares_by_site() const { return roles == MemberRoles::by_site || has_instances; }
 };
 
 /// A row for each value, in the order of the enum.
@@ -110,6 +114,14 @@ struct CollectivePart {
 };
 /// What each of `members` members has the sum of after a reduce-scatter.
 std::vector<CollectivePart> summed_parts(const CollectiveMessages& list, int members);
+
+/// The members of each instance of a sharded optimizer (Megatron-LM: --num-distributed-optimizer-instances;
+/// FSDP2: a row of a mesh (replicate, shard)): of `size` each, which divides their number, site by site, and
+/// in a site in the order in which they come. 0: as many as all sites can have in each of their instances.
+std::vector<std::vector<int>> optimizer_instances(std::span<const CollectiveMember> members, int size);
+/// The values of `order`, those with the same group together; groups, and the values of each, are in the
+/// order in which they come.
+std::vector<int> grouped(std::span<const int> order, const std::function<int(int)>& group_of);
 
 // For the files of collectives:
 

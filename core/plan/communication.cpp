@@ -275,12 +275,13 @@ Communication parameter_gather(const LayerBytes& bytes, const Communication& gra
 }
 
 std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
-                                      std::span<const StageLayers* const> layers) {
+                                      std::span<const StageLayers* const> layers, int sharing) {
   // FSDP2 has reduce-scattered the gradients before, so each replica sends only its shard.
   const bool are_scattered =
       traits(plan.execution.optimizer_sharding).optimizer && plan.execution.messaging == Messaging::torch;
-  const double copies =
-      are_scattered ? 1 / static_cast<double>(plan.pipelines.size()) : plan.execution.token_parts();
+  const double copies = !are_scattered
+                            ? plan.execution.token_parts()
+                            : 1 / (sharing > 0 ? sharing : static_cast<double>(plan.pipelines.size()));
   std::vector<Communication> syncs;
   syncs.reserve(layers.size());
   for (int layer = 1; layer < bytes.layers(); ++layer)
@@ -331,7 +332,7 @@ std::vector<Communication> partition_communications(const LayerBytes& bytes,
   return result;
 }
 
-std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan) {
+std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan, int sharing) {
   if (traits(plan.execution.optimizer_sharding).gradients) {
     std::vector<Communication> all = partition_communications(bytes, plan.execution);
     for (Communication& it : all)
@@ -367,7 +368,7 @@ std::vector<Communication> replica_communications(const LayerBytes& bytes, const
     std::stable_sort(gathers.begin(), gathers.end(), by_part);
   }
   if (plan.execution.tied_embedding_sync)
-    for (Communication& it : tied_syncs(bytes, plan, layers)) syncs.push_back(std::move(it));
+    for (Communication& it : tied_syncs(bytes, plan, layers, sharing)) syncs.push_back(std::move(it));
   std::move(gathers.begin(), gathers.end(), std::back_inserter(syncs));
   return syncs;
 }

@@ -181,8 +181,8 @@ std::vector<Communication> pipeline_communications(const Topology& topology, con
 int dispatching_hosts(const Topology& topology, const ExecutionConfig& execution, std::span<const int> group);
 /// Communications among replicas, and between copies of tied parameters, in the order in which they begin.
 /// Replicas that partition gradients must each be a stage on a device (check_optimizer_sharding); what they
-/// send is ordered by layer.
-std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan);
+/// send is ordered by layer. `sharing`: the replicas that partition a state (sharing_replicas); 0: all do.
+std::vector<Communication> replica_communications(const LayerBytes& bytes, const Plan& plan, int sharing = 0);
 
 // The estimate evaluates many plans and computes only parts of that list. Here, the stages of `plan` may be
 // those of devices; `layers` gives the layers of the virtual stages of each pipeline.
@@ -214,6 +214,6 @@ std::vector<Communication> partition_communications(const LayerBytes& bytes,
                                                     const ExecutionConfig& execution);
 /// In every pipeline, the all-reduces of the gradients of parameters tied to the first layer, in parts.
 std::vector<Communication> tied_syncs(const LayerBytes& bytes, const Plan& plan,
-                                      std::span<const StageLayers* const> layers);
+                                      std::span<const StageLayers* const> layers, int sharing = 0);
 
 }  // namespace dtfm

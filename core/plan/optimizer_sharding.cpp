@@ -27,7 +27,7 @@ static_assert(has_row_for_each(optimizer_shardings, OptimizerSharding::zero3));
 std::string conflict(const ExecutionConfig& execution, bool is_scheme) {
   const OptimizerShardingTraits& sharding = traits(execution.optimizer_sharding);
   if (!sharding.optimizer) return "";
-  const bool is_hybrid = traits(execution.gradient_sync).shares_by_site();
+  const bool is_hybrid = traits(execution.gradient_sync).roles == MemberRoles::by_site;
   if (is_scheme && is_hybrid && sharding.parameters) return "";
   const GradientSyncTraits& sync = traits(execution.gradient_sync);
   const bool shards_gradients = sync.roles == MemberRoles::equal || sync.roles == MemberRoles::ring;

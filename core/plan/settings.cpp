@@ -230,7 +230,21 @@ Values run_optimizers(const TargetTraits& target, const Job& job) {
   return {name_of(target.optimizer(job.training.optimizer, job.training.precision))};
 }
 
+/// Trainers with NCCL have instances only of a sharded optimizer (can_synchronize).
+Values run_gradient_syncs(const TargetTraits& target, const Job& job) {
+  const bool may_shard = job.automatic[Setting::optimizer_sharding] ||
+                         job.execution.optimizer_sharding == OptimizerSharding::zero1;
+  Values values;
+  for (const GradientSync it : target.gradient_syncs)
+    if (may_shard || !target.nccl_chooses_all_reduce || !traits(it).has_instances)
+      values.emplace_back(name_of(it));
+  return values;
+}
+
 Values run_optimizer_shardings(const TargetTraits& target, const Job& job) {
+  const bool has_instances =
+      !job.automatic[Setting::gradient_sync] && traits(job.execution.gradient_sync).has_instances;
+  if (target.nccl_chooses_all_reduce && has_instances) return {name_of(OptimizerSharding::zero1)};
   const Optimizer optimizer = target.optimizer(job.training.optimizer, job.training.precision);
   if ((target.shards_bf16 && job.training.precision == Precision::bf16) ||
       traits(optimizer).host_link_bytes > 0)  // Megatron-LM
@@ -489,7 +503,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
                                          .may_be_list = true,
                                          .is_always_written = true,
                                          .is_in_plan_summary = true,
-                                         .runs = run_kinds<&TargetTraits::gradient_syncs>,
+                                         .runs = run_gradient_syncs,
                                          .target_rank = 0,
                                          .diff = {.rank = 1}}),
     of<&ExecutionConfig::optimizer_sharding>(
@@ -498,9 +512,10 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .meaning =
              "the state that the replicas of a layer partition among each other (ZeRO, arXiv "
              "1910.02054): optimizer state (zero1), gradients too (zero2), parameters too (zero3, FSDP). "
-             "Requires `gradient_sync` ring or sharded-ps; zero1 also runs with hierarchical, which "
-             "partitions inside each site (HSDP). zero2 and zero3 communicate once per micro-batch, and "
-             "require pipelines of one stage on one device, without interleaving. `auto` means `none` if "
+             "Requires `gradient_sync` ring or sharded-ps; zero1 also runs with hierarchical and "
+             "hierarchical-ring, which partition inside each site (HSDP). zero2 and zero3 communicate once "
+             "per micro-batch, and require pipelines of one stage on one device, without interleaving. "
+             "`auto` means `none` if "
              "devices leave under `--scenario`, because no other device has the shards of one that "
              "leaves. Bytes and memory: [how it works](../how-it-works.md#sharded-optimizers)",
          .may_be_auto = true,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -29,12 +30,30 @@ int smallest_site_share(const Topology& topology, const Plan& plan) {
   return least;
 }
 
+/// Pipelines whose devices are at the same sites in all stages can be in one instance.
+int instance_size(const Topology& topology, const Plan& plan) {
+  std::map<std::vector<int>, int> counts;  // by sites
+  for (const Pipeline& pipeline : plan.pipelines) ++counts[pipeline_sites(topology, pipeline)];
+  int size = 0;
+  for (const auto& [sites, count] : counts) size = std::gcd(size, count);
+  return size;
+}
+
 }  // namespace
+
+std::vector<int> pipeline_sites(const Topology& topology, const Pipeline& pipeline) {
+  std::vector<int> sites;
+  for (const Stage& stage : pipeline.stages)
+    for (const int device : stage.devices) sites.push_back(topology.devices[at(device)].site);
+  return sites;
+}
 
 int sharing_replicas(const Topology& topology, const Plan& plan) {
   if (!traits(plan.execution.optimizer_sharding).optimizer) return 1;
-  return traits(plan.execution.gradient_sync).shares_by_site() ? smallest_site_share(topology, plan)
-                                                               : static_cast<int>(plan.pipelines.size());
+  const GradientSyncTraits& sync = traits(plan.execution.gradient_sync);
+  if (sync.has_instances) return instance_size(topology, plan);
+  return sync.shares_by_site() ? smallest_site_share(topology, plan)
+                               : static_cast<int>(plan.pipelines.size());
 }
 
 }  // namespace dtfm

@@ -53,6 +53,10 @@ constexpr std::array torchtitan_precisions = {Precision::bf16, Precision::tf32, 
 
 // NCCL's rings follow the ranks of a group, host by host. DT-FM: data_parallel/dist_dp_utils.py.
 constexpr std::array only_ring = {GradientSync::ring};
+// With instances of a sharded optimizer. Megatron-LM: --num-distributed-optimizer-instances
+// (parallel_state.py); FSDP2: a mesh of two dimensions, in torchtitan data_parallel_replicate_degree ×
+// data_parallel_shard_degree.
+constexpr std::array rings = {GradientSync::ring, GradientSync::hierarchical_ring};
 constexpr std::array dtfm_syncs = {GradientSync::ring, GradientSync::sharded_ps, GradientSync::central_ps};
 
 constexpr std::array only_stage_major = {RankOrder::stage_major};
@@ -200,7 +204,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
     {.kind = Target::megatron,
      .name = "megatron",
      .schedules = megatron_schedules,
-     .gradient_syncs = only_ring,
+     .gradient_syncs = rings,
      .recomputations = all_recomputations,
      .recompute_layers = true,
      .orders = stage_major_first,
@@ -225,7 +229,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
     {.kind = Target::torchtitan,
      .name = "torchtitan",
      .schedules = torchtitan_schedules,
-     .gradient_syncs = only_ring,
+     .gradient_syncs = rings,
      .recomputations = none_or_full,
      .orders = only_stage_major,
      .optimizer_shardings = torchtitan_shardings,
@@ -255,7 +259,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
     {.kind = Target::pytorch_pipelining,
      .name = "pytorch-pipelining",
      .schedules = pipelining_schedules,
-     .gradient_syncs = only_ring,
+     .gradient_syncs = rings,
      .recomputations = of_modules,
      .recompute_layers = true,
      .orders = only_stage_major,
@@ -425,6 +429,12 @@ std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tens
     return fmt::format("sequence {} is not a multiple of tp={}, as sequence_parallel requires",
                        model->sequence, tensor);
   return "";
+}
+
+bool can_synchronize(const Job& job) {
+  return !job.target || !traits(*job.target).nccl_chooses_all_reduce ||
+         !traits(job.execution.gradient_sync).has_instances ||
+         traits(job.execution.optimizer_sharding).optimizer;
 }
 
 bool requires_single_devices(const Job& job) {

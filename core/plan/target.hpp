@@ -142,6 +142,9 @@ bool may_flush(const Job& job);
 std::string quantization_obstacle(const Job& job, int tensor);
 /// Why a target cannot divide the layers of the job's model among so many devices; empty if it can.
 std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tensor);
+/// Whether the job's target runs its gradient synchronization with its optimizer sharding: trainers with NCCL
+/// have instances only of a sharded optimizer.
+bool can_synchronize(const Job& job);
 /// Whether every pipeline is a single stage on a single device, because of the job's optimizer sharding.
 bool requires_single_devices(const Job& job);
 

@@ -39,9 +39,17 @@ std::optional<SettingValue> weaker_sharding(const TargetTraits& target, const Jo
   return name_of(OptimizerSharding::zero1);
 }
 
+/// The rings of trainers, inside sites, that replace other messages inside sites.
+std::optional<SettingValue> same_sharing(const std::vector<SettingValue>& run, const Job& job) {
+  const SettingValue rings = name_of(GradientSync::hierarchical_ring);
+  if (!traits(job.execution.gradient_sync).shares_by_site() || !is_among(run, rings)) return std::nullopt;
+  return rings;
+}
+
 /// The value that is nearest to one which the target does not run; nullopt: none is nearer than others.
 std::optional<SettingValue> nearest(const TargetTraits& target, const Job& job, Setting setting,
-                                    bool decides) {
+                                    const std::vector<SettingValue>& run, bool decides) {
+  if (setting == Setting::gradient_sync) return same_sharing(run, job);
   if (setting == Setting::schedule) return same_order(target, job);
   if (setting == Setting::optimizer_sharding && decides) return weaker_sharding(target, job);
   return std::nullopt;
@@ -74,7 +82,7 @@ void restrict_setting(const TargetTraits& target, const SettingTraits& setting, 
   bool& is_auto = job.automatic[setting.kind];
   if (is_auto) restrict_list(setting.kind, run, job);
   const bool is_run = is_among(run, setting.get(job));
-  const auto instead = is_auto || is_run ? std::nullopt : nearest(target, job, setting.kind, decides);
+  const auto instead = is_auto || is_run ? std::nullopt : nearest(target, job, setting.kind, run, decides);
   const auto first =
       std::find_if(run.begin(), run.end(), [&](const auto& it) { return can_begin_with(setting.kind, it); });
   if (!is_run) setting.set(job, instead.value_or(first == run.end() ? run.front() : *first));

@@ -1,6 +1,7 @@
 #include "planner/export/export_requirements.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/collectives/collective.hpp"
+#include "core/plan/sharing_replicas.hpp"
 #include "core/plan/target.hpp"
 #include "core/plan/stage_mesh.hpp"
 #include "core/plan/virtual_stages.hpp"
@@ -23,6 +25,19 @@ std::vector<int> layers_per_stage(const Pipeline& pipeline) {
 
 const Pipeline& first_pipeline(const ExportBundle& bundle) {
   return bundle.plan.pipelines.front();
+}
+
+bool has_instances(const ExportBundle& bundle) {
+  const ExecutionConfig& execution = bundle.job.execution;
+  return traits(execution.optimizer_sharding).optimizer && traits(execution.gradient_sync).has_instances;
+}
+
+Plan plan_at_sites(const ExportBundle& bundle) {
+  if (!bundle.topology)
+    reject(bundle.job.target ? name_of(*bundle.job.target) : "export",
+           fmt::format("gradient_sync {} depends on the sites of the network; add --topology FILE",
+                       name_of(bundle.job.execution.gradient_sync)));
+  return plan_on_topology(bundle);
 }
 
 }  // namespace
@@ -46,7 +61,23 @@ std::optional<std::size_t> find_stage_across_machines(const ExportBundle& bundle
 bool uses_nccl_rings(const ExportBundle& bundle) {
   return bundle.job.target && traits(*bundle.job.target).nccl_chooses_all_reduce &&
          (bundle.plan.pipelines.size() > 1 || bundle.job.execution.token_parts() > 1) &&
-         traits(bundle.job.execution.gradient_sync).roles == MemberRoles::ring;
+         (traits(bundle.job.execution.gradient_sync).roles == MemberRoles::ring || has_instances(bundle));
+}
+
+void group_instances(ExportBundle& bundle) {
+  if (!has_instances(bundle)) return;
+  const Plan placed = plan_at_sites(bundle);
+  std::vector<Pipeline> pipelines;
+  std::map<std::vector<int>, std::vector<std::size_t>> known;  // by sites
+  for (std::size_t i = 0; i < placed.pipelines.size(); ++i)
+    known[pipeline_sites(*bundle.topology, placed.pipelines[i])].push_back(i);
+  for (std::size_t i = 0; i < placed.pipelines.size(); ++i) {
+    const auto& same = known[pipeline_sites(*bundle.topology, placed.pipelines[i])];
+    if (same.front() != i) continue;  // they follow the first one
+    for (const std::size_t it : same) pipelines.push_back(bundle.plan.pipelines[it]);
+  }
+  bundle.plan.pipelines = std::move(pipelines);
+  bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
 }
 
 int stage_count(const ExportBundle& bundle) {
@@ -72,6 +103,12 @@ int micro_batches_per_pipeline(const ExportBundle& bundle) {
 int micro_batches_per_flush(const ExportBundle& bundle) {
   return std::min(bundle.job.execution.flush.value_or(micro_batches_per_pipeline(bundle)),
                   micro_batches_per_pipeline(bundle));
+}
+
+int instance_count(const ExportBundle& bundle) {
+  if (!has_instances(bundle)) return 1;
+  const Plan placed = plan_at_sites(bundle);
+  return replica_count(bundle) / sharing_replicas(*bundle.topology, placed);
 }
 
 int tensor_degree(const ExportBundle& bundle) {

@@ -21,6 +21,10 @@ std::optional<std::size_t> find_stage_across_machines(const ExportBundle& bundle
 /// Whether the gradients go around rings, as planned, only if NCCL is told so.
 bool uses_nccl_rings(const ExportBundle& bundle);
 
+/// Moves pipelines at the same sites next to each other, because trainers with NCCL divide consecutive
+/// replicas among the instances of a sharded optimizer. Throws NotRunnable without a topology.
+void group_instances(ExportBundle& bundle);
+
 // The following functions require uniform pipelines: they read the first one.
 int stage_count(const ExportBundle& bundle);
 int replica_count(const ExportBundle& bundle);
@@ -33,5 +37,8 @@ int micro_batches_per_pipeline(const ExportBundle& bundle);
 int micro_batches_per_flush(const ExportBundle& bundle);
 /// Devices per stage.
 int tensor_degree(const ExportBundle& bundle);
+/// Instances of a sharded optimizer, each of consecutive replicas. Throws NotRunnable if they depend on the
+/// topology and the bundle has none.
+int instance_count(const ExportBundle& bundle);
 
 }  // namespace dtfm::exporter

@@ -173,6 +173,7 @@ ExportBundle run_on_trainer(ExportBundle bundle, std::span<const Exporter* const
     bundle.plan = std::move(run.plan);
     bundle.job = std::move(run.job);
     bundle.changes = std::move(run.changes);
+    if (traits(*target->target).nccl_chooses_all_reduce) group_instances(bundle);
   }
   return bundle;
 }

@@ -42,7 +42,8 @@ constexpr ExportedSettings exported = {{
      "`--pipeline-model-parallel-layout`, `--overlap-p2p-communication-warmup-flush`"},
     {Setting::chunks, SettingForm::file, "`--pipeline-model-parallel-layout`: its stages ÷ pipeline size"},
     {Setting::flush, SettingForm::built_in, "never within an iteration"},
-    {Setting::gradient_sync, SettingForm::note, "`NCCL_ALGO=Ring`"},
+    {Setting::gradient_sync, SettingForm::note,
+     "`NCCL_ALGO=Ring`; hierarchical-ring: also `--num-distributed-optimizer-instances`"},
     {Setting::optimizer_sharding, SettingForm::file, "`--use-distributed-optimizer`"},
     {Setting::overlap, SettingForm::file, "`--overlap-grad-reduce`"},
     {Setting::tied_embedding_sync, SettingForm::file,
@@ -65,7 +66,7 @@ constexpr ExportedSettings exported = {{
 static_assert(is_complete(exported));
 
 io::MegatronRun run_of(const ExportBundle& bundle) {
-  return {bundle.job, tensor_degree(bundle), stage_count(bundle)};
+  return {bundle.job, tensor_degree(bundle), stage_count(bundle), instance_count(bundle)};
 }
 
 const Transformer& model_of(const ExportBundle& bundle) {

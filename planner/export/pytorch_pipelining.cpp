@@ -39,7 +39,8 @@ constexpr ExportedSettings exported = {{
     {Setting::schedule, SettingForm::file, "`schedule`, schedule.csv"},
     {Setting::chunks, SettingForm::layout, "`chunks`"},
     {Setting::flush, SettingForm::file, "`flush`"},
-    {Setting::gradient_sync, SettingForm::built_in, "rings of NCCL (`NCCL_ALGO` in start.sh)"},
+    {Setting::gradient_sync, SettingForm::built_in,
+     "rings of NCCL (`NCCL_ALGO` in start.sh); hierarchical-ring: `instances`"},
     {Setting::optimizer_sharding, SettingForm::file,
      "`optimizer_sharding`; zero1: `fully_shard` of FSDP2, without resharding after the forward"},
     {Setting::overlap, SettingForm::built_in,
@@ -95,6 +96,7 @@ ExportFiles files(const ExportBundle& bundle) {
       execution.recompute_layers ? ordered_json(*execution.recompute_layers) : ordered_json();
   json["schedule"] = name_of(execution.schedule);
   json["optimizer_sharding"] = name_of(execution.optimizer_sharding);
+  json["instances"] = instance_count(bundle);
   ordered_json optimizer = {
       {"class", optimizer_class(training.optimizer)},
       {"gradients", traits(training.optimizer).accumulates_fp32 ? "fp32" : "as weights"}};
@@ -107,7 +109,7 @@ ExportFiles files(const ExportBundle& bundle) {
   return files;
 }
 
-ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const auto json = nlohmann::json::parse(file_text(files, pipeline_file));
   const auto number = [&](const char* key) { return json.at(key).get<int>(); };
   const int chunks = number("chunks"), micro_batches = number("micro_batches"), replicas = number("replicas");
@@ -119,6 +121,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   const int devices = static_cast<int>(json.at("layers").size()) / chunks;
   if (!has_own_class(schedule))
     DTFM_ASSERT(file_text(files, schedule_file) == schedule_csv(schedule, devices, chunks, flush));
+  DTFM_ASSERT(number("instances") == instance_count(bundle));
   const auto& optimizer = json.at("optimizer");
   const std::string planned = read.settings.at(Setting::optimizer);
   DTFM_ASSERT((optimizer.at("class") == "AdamW") == planned.starts_with("adam"));

@@ -44,7 +44,9 @@ constexpr ExportedSettings exported = {{
     {Setting::chunks, SettingForm::file, "`parallelism.module_fqns_per_model_part`: parts ÷ stages"},
     {Setting::flush, SettingForm::built_in,
      "`training.local_batch_size` covers the iteration of a pipeline, so there is one flush"},
-    {Setting::gradient_sync, SettingForm::note, "`NCCL_ALGO=Ring`"},
+    {Setting::gradient_sync, SettingForm::note,
+     "`NCCL_ALGO=Ring`; hierarchical-ring: `parallelism.data_parallel_replicate_degree` is the number of "
+     "instances"},
     {Setting::optimizer_sharding, SettingForm::file,
      "`parallelism.data_parallel_shard_degree`, `parallelism.fsdp_reshard_after_forward` (FSDP2)"},
     {Setting::overlap, SettingForm::built_in,
@@ -118,6 +120,7 @@ ExportFiles files(const ExportBundle& bundle) {
   const Precision precision = bundle.job.training.precision;
   const int micro_batch = bundle.job.execution.micro_batch, stages = stage_count(bundle);
   const bool is_sharded = traits(bundle.job.execution.optimizer_sharding).optimizer;
+  const int replicas = replica_count(bundle), copies = is_sharded ? instance_count(bundle) : replicas;
   const auto number = [](int value) { return fmt::format("{}", value); };
   return {
       {file_name,
@@ -137,8 +140,8 @@ ExportFiles files(const ExportBundle& bundle) {
                       {"global_batch", number(bundle.job.training.global_batch)},
                       {"compute", precision == Precision::bf16 ? "bfloat16" : "float32"},
                       {"stages", number(stages)},
-                      {"replicas", number(is_sharded ? 1 : replica_count(bundle))},
-                      {"shards", number(is_sharded ? replica_count(bundle) : 1)},
+                      {"replicas", number(copies)},
+                      {"shards", number(replicas / copies)},
                       {"reshard", to_text(shardings, name_of(bundle.job.execution.optimizer_sharding))},
                       {"tensor", number(tensor_degree(bundle))},
                       {"schedule", to_text(schedules, name_of(bundle.job.execution.schedule))},
@@ -169,17 +172,18 @@ std::vector<int> read_layers(const std::string& text) {
 }
 
 /// As torchtitan derives roles and micro-batches: without pipelines, local_batch_size is a micro-batch.
-ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const std::string& text = file_text(files, file_name);
   const auto value = [&](std::string_view key) { return text_after(text, fmt::format(" {}=", key), ",\n"); };
   const auto number = [&](std::string_view key) { return parse_number(value(key)); };
   const int shards = number("data_parallel_shard_degree");
   const std::string sharding = unquoted_value(shardings, value("fsdp_reshard_after_forward"));
-  DTFM_ASSERT((sharding == "none" ? shards : number("data_parallel_replicate_degree")) == 1);
+  const int copies = number("data_parallel_replicate_degree");
+  DTFM_ASSERT(sharding == "none" ? shards == 1 : copies == instance_count(bundle));
   DTFM_ASSERT(number("context_parallel_degree") == 1);
   DTFM_ASSERT(text.find(adam) != std::string::npos && value("disable_cuda_graphs") == "True");
   const TrainerGrid grid{.tensor = number("tensor_parallel_degree"),
-                         .data = number("data_parallel_replicate_degree") * shards,
+                         .data = copies * shards,
                          .pipeline = number("pipeline_parallel_degree"),
                          .layers = read_layers(text)};
   const int micro_batch = number("pipeline_parallel_microbatch_size"), local = number("local_batch_size"),

@@ -1,8 +1,8 @@
 """Trains the plan in pipeline.json with torch.distributed.pipelining (written for PyTorch 2.15).
 
 gpipe and 1f1b-blocking run as ScheduleGPipe and Schedule1F1B, other schedules in the order of schedule.csv, which has a row
-of operations for every device of a pipeline. With zero1, FSDP2 shards the parameters of a stage (fully_shard); with context,
-ranks divide the tokens of every sequence. Messages go through NCCL on GPUs, and through Gloo without.
+of operations for every device of a pipeline. With zero1, FSDP2 shards the parameters of a stage (fully_shard), in several
+instances as HYBRID_SHARD; with context, ranks divide the tokens of every sequence. Messages go through NCCL on GPUs, and through Gloo without.
 """
 from __future__ import annotations
 
@@ -99,14 +99,12 @@ class Weights:
 
 
 class ShardedWeights:
-    """The parameters of a rank's stages, of which each rank of the group keeps a part (FSDP2), in fp32. They are gathered before
+    """The parameters of a rank's stages, of which each rank of an instance keeps a part (FSDP2), in fp32. They are gathered before
     the first micro-batch of a step; their gradients are reduce-scattered after the last one, all of a stage at once: few messages,
     because networks may be slow."""
 
     def __init__(self, stages: list[StageModule], compute_type: torch.dtype, gradient_type: torch.dtype, optimizer: dict,
-                 group: dist.ProcessGroup):
-        device = next(stages[0].parameters()).device
-        mesh = DeviceMesh.from_group(group, device.type)
+                 group: dist.ProcessGroup, mesh: DeviceMesh):
         policy = MixedPrecisionPolicy() if compute_type == torch.float32 else MixedPrecisionPolicy(compute_type, gradient_type)
         for stage in stages:
             fully_shard(stage.float(), mesh=mesh, reshard_after_forward=False, mp_policy=policy)
@@ -189,7 +187,8 @@ class Training:
             modules[-1].layers[-1].head.output.weight = self.tied.pop(0)
         gradient_type = torch.float32 if options["optimizer"]["gradients"] == "fp32" else dtype
         if options["optimizer_sharding"] == "zero1":
-            self.weights = ShardedWeights(modules, dtype, gradient_type, options["optimizer"], self.copies_group)
+            self.weights = ShardedWeights(modules, dtype, gradient_type, options["optimizer"], self.copies_group,
+                                          self.make_mesh(copies, devices, device.type))
             self.tied = [layer.get_parameter(name) for layer, name in self.tied_layers(modules)]
         else:
             self.weights = Weights(list(dict.fromkeys(it for module in modules for it in module.parameters())), gradient_type,
@@ -201,6 +200,20 @@ class Training:
             stage.weights = self.weights
         self.round = min(options["flush"] or options["micro_batches"], options["micro_batches"])
         self.schedule = self.make_schedule(stages)
+
+    def make_mesh(self, copies: int, devices: int, device: str) -> DeviceMesh:
+        """The ranks with the same stages: a row for each instance of the optimizer, whose ranks follow one another."""
+        instances, rank = self.plan.options["instances"], dist.get_rank()
+        if instances == 1:
+            return DeviceMesh.from_group(self.copies_group, device)
+        all_ranks = torch.arange(dist.get_world_size()).view(devices, instances, copies // instances)
+        groups = [None, None]  # across instances and in one; every rank makes every group
+        for ranks in all_ranks:
+            for dimension, lines in enumerate((ranks.T, ranks)):
+                for line in lines.tolist():
+                    group = dist.new_group(line, timeout=TIMEOUT)
+                    groups[dimension] = group if rank in line else groups[dimension]
+        return DeviceMesh.from_group(groups, device, mesh=all_ranks[rank // copies], mesh_dim_names=("replicate", "shard"))
 
     def build(self, stage: int, seed: int, dtype: torch.dtype) -> StageModule:
         first = self.plan.first_layer(stage)

@@ -33,7 +33,8 @@ class IterationGraph {
         plan_(plan),
         paths_(paths),
         model_(problem, plan),
-        communications_(replica_communications(model_.bytes(), plan)),
+        communications_(
+            replica_communications(model_.bytes(), plan, sharing_replicas(problem.topology, whole))),
         builder_(problem.topology, problem.constants, std::move(symmetry)),
         overhead_(problem.constants.iteration_overhead_s),
         has_barrier_(plan.execution.iteration_barrier || paths),

@@ -29,7 +29,7 @@ class CollectiveLowering {
       members.push_back({it.host, it.site, builder.symmetry().blocks_of(device)});
     }
     list_ = collective_messages(sync, members, group.options);
-    if (traits(sync).uses_channels) channels_.emplace(builder.topology(), group.devices);
+    uses_channels_ = traits(sync).uses_channels;
   }
 
   std::vector<int> add() {
@@ -42,6 +42,7 @@ class CollectiveLowering {
     for (std::size_t i = 0; i < list_.phases.size(); ++i) {
       const CollectivePhase& phase = list_.phases[i];
       arrivals.clear();
+      find_channels(phase);
       for (const CollectiveMessage& message : phase.messages) send(phase, message, arrivals);
       std::stable_sort(arrivals.begin(), arrivals.end(),
                        [](const Arrival& a, const Arrival& b) { return a.key() < b.key(); });
@@ -55,6 +56,16 @@ class CollectiveLowering {
   }
 
  private:
+  /// Those of the senders of the phase, which form a ring.
+  void find_channels(const CollectivePhase& phase) {
+    if (!uses_channels_) return;
+    std::vector<int> devices;
+    for (const CollectiveMessage& it : phase.messages) devices.push_back(group_.devices[at(it.from)]);
+    if (devices == ring_) return;
+    channels_.emplace(builder_.topology(), devices);
+    ring_ = std::move(devices);
+  }
+
   /// The number of shards that messages carry may be smaller than that of the list, because members may stand
   /// for several devices.
   void find_last_phases() {
@@ -98,9 +109,11 @@ class CollectiveLowering {
     const int from = group_.devices[at(message.from)], to = group_.devices[at(message.to)];
     const std::size_t sent = place(message.from, message.shard);
     const double bytes = group_.bytes / list_.shards;
-    if (message.chunk != no_index) {
-      const int task = send_chunk(phase, from, to, bytes, std::array{own_[sent], last_[sent]}, message.to);
-      arrivals.push_back({message.to, message.shard, task});
+    const bool is_whole = message.chunk == no_index;
+    if (!is_whole || channels_) {
+      const int task = send_parts(phase, from, to, bytes, is_whole ? 1 : list_.chunks,
+                                  std::array{own_[sent], last_[sent]}, message.to);
+      arrivals.push_back({message.to, message.shard, task, is_whole && phase.adds});
       return;
     }
     for (const int receiver : builder_.symmetry().receivers(from, to)) {
@@ -111,15 +124,15 @@ class CollectiveLowering {
     }
   }
 
-  /// Sends a chunk of `bytes`, on all channels between two hosts.
-  int send_chunk(const CollectivePhase& phase, int from, int to, double bytes, std::span<const int> after,
-                 int member) {
+  /// Sends one of `chunks` chunks of `bytes`, on all channels between two hosts.
+  int send_parts(const CollectivePhase& phase, int from, int to, double bytes, int chunks,
+                 std::span<const int> after, int member) {
     auto parts = std::vector{std::pair(from, to)};
     if (channels_) parts = channels_->between(from, to);
     std::vector<int> sent;
     for (const auto& [sender, receiver] : parts)
-      sent.push_back(send(phase, sender, receiver,
-                          bytes / static_cast<double>(at(list_.chunks) * parts.size()), after, false));
+      sent.push_back(send(phase, sender, receiver, bytes / static_cast<double>(at(chunks) * parts.size()),
+                          after, false));
     return join(sent, member, phase.number);
   }
 
@@ -158,9 +171,11 @@ class CollectiveLowering {
   GraphBuilder& builder_;
   const SyncGroup& group_;
   CollectiveMessages list_;
-  std::optional<HostChannels> channels_;
-  int shards_ = 1;                       // that messages carry
-  std::vector<std::size_t> last_phase_;  // [member]: that sends to it
+  bool uses_channels_ = false;
+  std::vector<int> ring_;                 // devices of the current phase
+  std::optional<HostChannels> channels_;  // theirs
+  int shards_ = 1;                        // that messages carry
+  std::vector<std::size_t> last_phase_;   // [member]: that sends to it
   // [member][shard]: the task after which its own data are ready, and the one that it has received last.
   std::vector<int> own_, last_;
   std::vector<std::vector<int>> from_twins_;  // [member]: results that devices like their senders send to it

@@ -38,12 +38,19 @@ Members random_members(Rng& rng, int count) {
   return members;
 }
 
-int smallest_site(const Members& members) {
+/// A number of shards that the algorithm can have in every site of the members.
+int random_shards(Rng& rng, const GradientSyncTraits& sync, const Members& members) {
   std::map<int, int> sizes;
   for (const CollectiveMember& it : members) ++sizes[it.site];
-  return std::min_element(sizes.begin(), sizes.end(),
-                          [](const auto& a, const auto& b) { return a.second < b.second; })
-      ->second;
+  const auto fits = [&](int shards) {
+    return std::all_of(sizes.begin(), sizes.end(), [&](const auto& it) {
+      return sync.has_instances ? it.second % shards == 0 : it.second >= shards;
+    });
+  };
+  std::vector<int> all;
+  for (int shards = 1; shards <= static_cast<int>(members.size()); ++shards)
+    if (fits(shards)) all.push_back(shards);
+  return all[rng.below(static_cast<std::uint32_t>(all.size()))];
 }
 
 /// Runs the messages. Messages of one phase, and of phases with the same number, see only what earlier ones
@@ -95,9 +102,7 @@ TEST_CASE("a reduce-scatter leaves each sum with one member, and an all-gather d
     for (int count = 2; row.has_halves && count < 11; ++count)
       for (int i = 0; i < 5; ++i) {
         const Members members = random_members(rng, count);
-        const int shards =
-            1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(smallest_site(members))));
-        const int site_shards = row.shares_by_site() && i % 2 == 0 ? shards : 0;
+        const int site_shards = row.shares_by_site() && i % 2 == 0 ? random_shards(rng, row, members) : 0;
         CAPTURE(row.name, count, i, site_shards);
         const auto list_of = [&](Collective collective) {
           return collective_messages(row.kind, members, {collective, site_shards});
@@ -107,7 +112,9 @@ TEST_CASE("a reduce-scatter leaves each sum with one member, and an all-gather d
         Sums sums = own_data(scatter, count);
         run(sums, scatter);
         const std::vector<CollectivePart> owned = summed_parts(scatter, count);
-        std::map<std::array<int, 2>, std::set<int>> sites_of;  // of the owners of a shard and chunk
+        // Of the owners of a shard and chunk.
+        std::map<std::array<int, 2>, std::set<int>> sites_of;
+        std::map<std::array<int, 2>, int> owners;
         for (auto& [place, sources] : sums.of) {
           const auto& [member, shard, chunk] = place;
           const CollectivePart& part = owned[at(member)];
@@ -115,11 +122,14 @@ TEST_CASE("a reduce-scatter leaves each sum with one member, and an all-gather d
           CHECK((sources.size() == at(count)) == is_owned);
           if (is_owned) {
             const int site = row.shares_by_site() ? members[at(member)].site : 0;
-            CHECK(sites_of[{shard, chunk}].insert(site).second);
+            ++owners[{shard, chunk}];
+            CHECK((sites_of[{shard, chunk}].insert(site).second || row.has_instances));
           }
           if (!is_owned) sources.clear();
         }
         CHECK(sites_of.size() == at(scatter.shards * scatter.chunks));
+        for (const auto& [part, number] : owners)
+          CHECK((!row.has_instances || number == count / scatter.shards));
         run(sums, gather);
         for (const auto& [place, sources] : sums.of) CHECK(sources.size() == at(count));
       }
@@ -140,4 +150,19 @@ TEST_CASE("messages are in one phase per step, and receivers do not change what 
             CHECK_FALSE((sent->from == received->to && sent->shard == received->shard &&
                          (sent->chunk == received->chunk)));
     }
+}
+
+// Sites a and b in turn, all members on hosts of their own except 0 and 4, on one.
+TEST_CASE("instances are consecutive members of a site, and their rings enter each host once") {
+  const Members members = {{0, 0}, {1, 1}, {2, 0}, {3, 1}, {0, 0}, {5, 1}, {6, 0}, {7, 1}};
+  using Instances = std::vector<std::vector<int>>;
+  CHECK(optimizer_instances(members, 0) == Instances{{0, 2, 4, 6}, {1, 3, 5, 7}});
+  CHECK(optimizer_instances(members, 2) == Instances{{0, 2}, {4, 6}, {1, 3}, {5, 7}});
+  const CollectiveMessages list =
+      collective_messages(GradientSync::hierarchical_ring, members, {Collective::all_gather});
+  CHECK(list.shards == 4);
+  CHECK(list.chunks == 2);
+  std::vector<std::pair<int, int>> first;  // messages of the first instance
+  for (const CollectiveMessage& it : list.phases.front().messages) first.emplace_back(it.from, it.shard);
+  CHECK(first == std::vector<std::pair<int, int>>{{0, 0}, {4, 2}, {2, 1}, {6, 3}});
 }

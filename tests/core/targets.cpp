@@ -87,6 +87,35 @@ TEST_CASE("a target restricts the values that a job lists") {
   CHECK(first_schedule(job) == Schedule::one_f_one_b_blocking);
 }
 
+TEST_CASE("trainers share a sharded optimizer by site with rings") {
+  const auto restricted = [](GradientSync sync, OptimizerSharding sharding, SettingSet automatic = {}) {
+    Job job = llama_job();
+    job.execution.gradient_sync = sync;
+    job.execution.optimizer_sharding = sharding;
+    job.automatic = automatic;
+    restrict_to_target(job, Target::megatron);
+    return job;
+  };
+  constexpr OptimizerSharding none = OptimizerSharding::none, zero1 = OptimizerSharding::zero1;
+  constexpr GradientSync rings = GradientSync::hierarchical_ring;
+  for (const GradientSync sync : {GradientSync::hierarchical, rings}) {
+    CHECK(restricted(sync, zero1).execution.gradient_sync == rings);
+    CHECK(restricted(sync, none).execution.gradient_sync == GradientSync::ring);
+    const Job planned = restricted(sync, none, {Setting::optimizer_sharding});
+    CHECK(planned.execution.gradient_sync == rings);
+    CHECK(planned.execution.optimizer_sharding == zero1);
+    CHECK_FALSE(planned.automatic[Setting::optimizer_sharding]);
+  }
+  const Job open = restricted(GradientSync::ring, zero1, {Setting::gradient_sync});
+  CHECK(choices(open, Setting::gradient_sync) == std::vector<SettingValue>{"ring", "hierarchical-ring"});
+  CHECK_FALSE(
+      restricted(GradientSync::ring, none, {Setting::gradient_sync}).automatic[Setting::gradient_sync]);
+  Job deepspeed = llama_job();
+  deepspeed.execution.gradient_sync = rings;
+  restrict_to_target(deepspeed, Target::deepspeed);
+  CHECK(deepspeed.execution.gradient_sync == GradientSync::ring);
+}
+
 TEST_CASE("a target that runs only listed schedules with chunks plans the schedule") {
   Job job = gpt_job();
   job.automatic = {Setting::schedule};

@@ -38,10 +38,10 @@ std::vector<int> all_of(const Topology& topology) {
 }
 
 SyncTime estimated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
-                   const Calibration& constants = {}) {
+                   const Calibration& constants = {}, Collective part = Collective::all_reduce) {
   const NetworkCost network(topology, constants);
   const ReplicaGroup group{devices, std::vector<int>(devices.size(), 1), S};
-  return gradient_sync_time(sync, topology, network, {&group, 1});
+  return gradient_sync_time(sync, topology, network, {&group, 1}, part);
 }
 
 double last_end(const Topology& topology, GradientSync sync, const Calibration& constants = {}) {
@@ -49,13 +49,14 @@ double last_end(const Topology& topology, GradientSync sync, const Calibration& 
 }
 
 double simulated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
-                 const Calibration& constants = {}) {
+                 const Calibration& constants = {}, Collective part = Collective::all_reduce) {
   GraphBuilder builder(topology, constants);
-  const std::vector<int> last =
-      add_gradient_sync(builder, sync, {devices, S, std::vector<int>(devices.size(), no_index), 0});
+  const std::vector<int> last = add_gradient_sync(
+      builder, sync, {devices, S, std::vector<int>(devices.size(), no_index), 0, no_index, {part}});
   const Replay result = replay(builder.take().graph);
   double end_s = 0;
-  for (const int task : last) end_s = std::max(end_s, result.tasks[at(task)].finish);
+  for (const int task : last)  // none: nothing was sent
+    if (task != no_index) end_s = std::max(end_s, result.tasks[at(task)].finish);
   return end_s;
 }
 
@@ -119,6 +120,46 @@ TEST_CASE("hierarchical uses shards inside the sites and rings across") {
     }
 }
 
+// t sites of k devices: 2 (k − 1)(a + S / (k B)) inside, 2 (t − 1)(a' + S / (k t W)) across. Of more than 32
+// devices, times are not exact in general, but on equal links they are.
+TEST_CASE("hierarchical-ring uses rings inside the sites and across") {
+  const double W = 10e6, far = 0.1;
+  for (const int t : {1, 2, 3})
+    for (const int k : {1, 2, 4, 40}) {
+      if (t * k == 1) continue;
+      CAPTURE(t, k);
+      const Topology topology = flat_topology(std::vector<int>(at(t), k), link_of(a, B), link_of(far, W));
+      const double seconds = 2 * (k - 1) * (a + S / k / B) + 2 * (t - 1) * (far + S / (k * t * W));
+      CHECK(last_end(topology, GradientSync::hierarchical_ring) == Approx(seconds));
+      CHECK(simulated(topology, GradientSync::hierarchical_ring, all_of(topology)) == Approx(seconds));
+    }
+}
+
+// A half has n − 1 rounds, also with more than 32 devices, whose rounds are not evaluated one by one.
+TEST_CASE("half of a large ring takes half of its time") {
+  for (const int n : {8, 32, 33, 100}) {
+    const Topology topology = flat_topology({n}, link_of(a, B), link_of(a, B));
+    const ReplicaGroup group{all_of(topology), std::vector<int>(at(n), 1), S};
+    CHECK(gradient_sync_time(GradientSync::ring, topology, NetworkCost(topology, {}), {&group, 1},
+                             Collective::reduce_scatter)
+              .seconds == Approx((n - 1) * (a + S / (n * B))));
+  }
+}
+
+// Two hosts of two devices with an uplink each, B. In a ring of 4, each of 2 · 3 rounds of S / 4 leaves a
+// host through both devices, S / 8 through each. Inside a host, messages take less time.
+TEST_CASE("rings inside sites use the uplinks of all devices of a host") {
+  Topology topology = flat_topology({4}, link_of(0, 10 * B), link_of(0, 10 * B));
+  std::get<RuleLinks>(topology.links).same_host = Eigen::MatrixXi::Zero(1, 1);
+  for (int i = 0; i < 4; ++i) {
+    Device& device = topology.devices[at(i)];
+    device.host = i / 2;
+    device.uplink = device.downlink = BitsPerSecond(8 * B);
+  }
+  CHECK(last_end(topology, GradientSync::hierarchical_ring) == Approx(6 * S / 8 / B));
+  CHECK(simulated(topology, GradientSync::hierarchical_ring, all_of(topology)) == Approx(6 * S / 8 / B));
+}
+
 TEST_CASE("every message pays overhead and every byte pays for efficiency") {
   const Calibration constants{1, 0.25, 0.5, 0};
   CHECK(last_end(access_link_star(4), GradientSync::ring, constants) ==
@@ -136,7 +177,8 @@ TEST_CASE("bytes over shared capacities are those of all messages") {
   for (const Case& it :
        {Case{GradientSync::ring, 6 * S / 4, 6 * S / 4}, Case{GradientSync::sharded_ps, 6 * S / 4, 6 * S / 4},
         Case{GradientSync::central_ps, 3 * S, 3 * S}, Case{GradientSync::tree, 2 * S, 2 * S},
-        Case{GradientSync::hierarchical, 6 * S / 4, 6 * S / 4}}) {
+        Case{GradientSync::hierarchical, 6 * S / 4, 6 * S / 4},
+        Case{GradientSync::hierarchical_ring, 6 * S / 4, 6 * S / 4}}) {
     CAPTURE(it.sync);
     std::map<CapacityOwner, double> bytes;  // of the first device with each kind of capacity
     const auto link_bytes = estimated(topology, it.sync, all_of(topology)).link_bytes;
@@ -153,7 +195,8 @@ TEST_CASE("a gradient sync algorithm without a time formula is rejected") {
 }
 
 // A ring may wait for messages of different senders in a way that no path of `ring_s` covers, and a parameter
-// server sends its sum only after its own shard.
+// server sends its sum only after its own shard. In an all-reduce of several instances, the estimate lets a
+// member pass nothing on in its instance before its own shard is summed, and ignores how long it has sent.
 TEST_CASE("the estimate is a lower bound close to the simulator on heterogeneous links") {
   for (const GradientSync sync : syncs) {
     double worst = 0;
@@ -171,11 +214,17 @@ TEST_CASE("the estimate is a lower bound close to the simulator on heterogeneous
       const double error =
           estimated(topology, sync, group, constants).seconds / simulated(topology, sync, group, constants) -
           1;
-      CHECK(error <= 1e-9);
+      CHECK(error <= (traits(sync).has_instances ? 0.12 : 1e-9));
       worst = std::min(worst, error);
+      if (!traits(sync).has_instances) continue;
+      for (const Collective part : {Collective::reduce_scatter, Collective::all_gather}) {
+        const double simulated_s = simulated(topology, sync, group, constants, part);
+        CHECK(estimated(topology, sync, group, constants, part).seconds <= simulated_s + 1e-9);
+        CHECK(estimated(topology, sync, group, constants, part).seconds >= 0.95 * simulated_s);
+      }
     }
     CAPTURE(sync, worst);
-    CHECK(worst > -0.05);
+    CHECK(worst > (traits(sync).has_instances ? -0.1 : -0.05));
   }
 }
 

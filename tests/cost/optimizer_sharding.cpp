@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,8 @@ Problem random_sharded_problem(Rng& rng, OptimizerSharding sharding, bool shared
   if (rng.below(2) == 0) problem.job.training.optimizer = Optimizer::adam_18;
   if (sharding == OptimizerSharding::zero1 && !traits(problem.job.execution.schedule).has_chunks &&
       rng.below(3) == 0)
-    problem.job.execution.gradient_sync = GradientSync::hierarchical;
+    problem.job.execution.gradient_sync =
+        rng.below(2) == 0 ? GradientSync::hierarchical : GradientSync::hierarchical_ring;
   if (traits(sharding).gradients && traits(problem.job.execution.schedule).has_chunks) {
     problem.job.execution.schedule = Schedule::one_f_one_b;
     problem.job.execution.chunks.reset();
@@ -121,10 +123,15 @@ TEST_CASE("zero1 takes the halves of the synchronization and a part of the optim
   CHECK(regular_s(regular_problem(6, 2, zero1, GradientSync::sharded_ps), 2) == Approx(6.02 + 1));
 }
 
-TEST_CASE("zero1 with hierarchical synchronization takes as long as in the simulator") {
-  for (const auto& [sites, expected_s] :
-       {std::pair(std::vector{2, 2}, 11.0), std::pair(std::vector{3, 1}, 16.0)}) {
-    Problem problem = regular_problem(4, 2, OptimizerSharding::zero1, GradientSync::hierarchical);
+TEST_CASE("zero1 with synchronization by site takes as long as in the simulator") {
+  constexpr GradientSync direct = GradientSync::hierarchical, rings = GradientSync::hierarchical_ring;
+  for (const auto& [sync, sites, expected_s] :
+       {std::tuple(direct, std::vector{2, 2}, 11.0), std::tuple(direct, std::vector{3, 1}, 16.0),
+        std::tuple(rings, std::vector{2, 2}, 11.0), std::tuple(rings, std::vector{3, 1}, 14.0),
+        std::tuple(rings, std::vector{4, 2}, 6 + 1 + 8.0 / 3 + 1 + 1)}) {
+    CAPTURE(sync, sites);
+    Problem problem =
+        regular_problem(std::accumulate(sites.begin(), sites.end(), 0), 2, OptimizerSharding::zero1, sync);
     const Gpu gpu = problem.topology->gpus.front();
     problem.topology = flat_topology(sites, link_of(0, 1e8), link_of(0, 5e7));
     problem.topology.edit().gpus.front() = gpu;

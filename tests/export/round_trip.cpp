@@ -7,8 +7,10 @@
 
 #include "core/base/error.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/support/export_examples.hpp"
 #include "tests/support/repetitions.hpp"
+#include "tests/support/small_problems.hpp"
 
 namespace dtfm {
 using namespace exporter;
@@ -317,6 +319,56 @@ TEST_CASE("all settings that DeepSpeed and torch's pipelining run read back from
     // flush.
     CHECK(found.size() ==
           (name == std::string_view("deepspeed") ? 3u * 3 * 2 * 2 - 3 * 2 : (3u * 3 - 1) * 2 * 2 * 5 * 2));
+  }
+}
+
+/// Four pipelines of one device, at sites a and b in turn.
+ExportBundle two_site_bundle(Target target) {
+  ExportBundle bundle;
+  bundle.job.model = llama_of(4);
+  bundle.job.training.global_batch = 4;
+  bundle.job.execution.micro_batch = 1;
+  bundle.job.execution.gradient_sync = GradientSync::hierarchical;
+  bundle.job.execution.optimizer_sharding = OptimizerSharding::zero1;
+  bundle.plan.execution = bundle.job.execution;
+  bundle.order = traits(target).orders.front();
+  Topology topology = flat_topology({2, 2}, link_of(0, 1e8), link_of(0, 1e8));
+  for (int i = 0; i < 4; ++i) {
+    bundle.plan.pipelines.push_back({1, {{{0, 4}, {i}}}});
+    topology.devices[at(i)].site = i % 2;
+    const std::string host = fmt::format("m{}", i);
+    bundle.locations.push_back({host, host, 0});
+    bundle.topology_device.push_back(i);
+  }
+  bundle.topology = std::make_shared<Topology>(topology);
+  return bundle;
+}
+
+TEST_CASE("trainers have an instance of a sharded optimizer in each site, with consecutive ranks") {
+  struct Case {
+    const char *target, *file, *text;
+  };
+  for (const Case& it : {Case{"megatron", "megatron.sh", "--num-distributed-optimizer-instances 2\n"},
+                         Case{"torchtitan", "dtfm_plan.py",
+                              "data_parallel_replicate_degree=2,\n            data_parallel_shard_degree=2,"},
+                         Case{"pytorch-pipelining", "pipeline.json", "\"instances\": 2,"}}) {
+    CAPTURE(it.target);
+    const Exporter* target = &find_exporter(it.target);
+    ExportBundle bundle = two_site_bundle(*target->target);
+    const ExportBundle run = run_on_trainer(bundle, {&target, 1});
+    CHECK(run.job.execution.gradient_sync == GradientSync::hierarchical_ring);
+    std::vector<int> devices;
+    for (const RankAssignment& rank : run.assignments) devices.push_back(rank.device);
+    CHECK(devices == std::vector{0, 2, 1, 3});
+    const ExportFiles files = export_files(run, {&target, 1});
+    CHECK_THAT(file_text(files, it.file), contains(it.text));
+    bundle.topology = nullptr;
+    CHECK(error_message([&] {
+            run_on_trainer(bundle, {&target, 1});
+          }) ==
+          fmt::format(
+              "{}: gradient_sync hierarchical-ring depends on the sites of the network; add --topology FILE",
+              it.target));
   }
 }
 

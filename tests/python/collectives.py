@@ -1,6 +1,8 @@
 """The messages of collectives as programs list them, rank by rank. core/collectives lists them message by message."""
 
-HALVES = ("ring", "sharded-ps", "hierarchical")  # those with a reduce-scatter and an all-gather
+from math import gcd
+
+HALVES = ("ring", "sharded-ps", "hierarchical", "hierarchical-ring")  # those with a reduce-scatter and an all-gather
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all_reduce", "reduce_scatter", "all_gather"
 
 
@@ -81,22 +83,52 @@ def hierarchical_steps(own, sites, shards, kind):
     return steps
 
 
+def instances_of(sites, size):
+    """Ranks of equal instances, none of which has ranks of several sites."""
+    order = [rank for site in sites for rank in site]
+    return [order[first:first + size] for first in range(0, len(order), size)]
+
+
+def hierarchical_ring_steps(own, instances, kind):
+    """The ranks of an instance reduce-scatter around a ring, those of the same shard form a ring across the instances, and then
+    each instance all-gathers."""
+    ring = next(it for it in instances if own in it)
+    number, k = ring.index(own), len(ring)
+    after, before = ring[(number + 1) % k], ring[(number - 1) % k]
+
+    def inside(first, ahead):
+        return [word for i in range(k - 1) for word in step(first + i, ahead == 1, [(after, (number - i - ahead) % k)],
+                                                            [(before, (number - 1 - i - ahead) % k)])]
+
+    steps = []
+    if kind != ALL_GATHER:
+        steps += inside(0, 1) + ring_steps([it[number] for it in instances], instances.index(ring), number, k - 1, ALL_REDUCE)
+    if kind != REDUCE_SCATTER:
+        steps += inside(k - 1 + 2 * (len(instances) - 1), 0)
+    return steps
+
+
 def owned_part(algorithm, own, sites, shards):
     if algorithm == "hierarchical":
         number = next(it for it in sites if own in it).index(own)
         return str(number) if number < shards else ""
+    if algorithm == "hierarchical-ring":
+        return str(next(it for it in instances_of(sites, shards) if own in it).index(own))
     n = sum(map(len, sites))
     return f"0.{(own + 1) % n}" if algorithm == "ring" else str(own)
 
 
 def collective(algorithm, sites, kind, shards=0):
-    """`sites`: that of each rank. `shards`: of hierarchical, per site; 0: as many as the smallest site has ranks."""
+    """`sites`: that of each rank. `shards`: of hierarchical, per site; 0: as many as the smallest site has ranks, or an instance
+    that all sites can be divided into."""
     n, by_site = len(sites), positions_by_site(sites)
-    shards = shards or min(map(len, by_site))
-    cuts = {"ring": (1, n), "sharded-ps": (n, 1), "hierarchical": (shards, len(by_site))}.get(algorithm, (1, 1))
+    shards = shards or (gcd if algorithm == "hierarchical-ring" else min)(*map(len, by_site), n)
+    cuts = {"ring": (1, n), "sharded-ps": (n, 1), "hierarchical": (shards, len(by_site)),
+            "hierarchical-ring": (shards, n // shards)}.get(algorithm, (1, 1))
     steps_of = {"ring": lambda own: ring_steps(range(n), own, 0, 0, kind), "sharded-ps": lambda own: sharded_ps_steps(own, n, kind),
                 "central-ps": lambda own: central_ps_steps(own, n), "tree": lambda own: tree_steps(own, n),
-                "hierarchical": lambda own: hierarchical_steps(own, by_site, shards, kind)}[algorithm]
+                "hierarchical": lambda own: hierarchical_steps(own, by_site, shards, kind),
+                "hierarchical-ring": lambda own: hierarchical_ring_steps(own, instances_of(by_site, shards), kind)}[algorithm]
     result = {"shards": cuts[0], "chunks": cuts[1], "steps": [", ".join(steps_of(own)) for own in range(n)]}
     if kind == REDUCE_SCATTER:
         result["owned"] = [owned_part(algorithm, own, by_site, shards) for own in range(n)]
@@ -107,8 +139,9 @@ def add_collectives(program, algorithm, sites, zero1):
     """Adds the messages of the program's groups. `sites`: that of each rank."""
     groups = program["sync_groups"]
     shards = 0
-    if zero1 and algorithm == "hierarchical" and groups:
-        shards = min(min(map(len, positions_by_site([sites[rank] for rank in group["ranks"]]))) for group in groups)
+    if zero1 and algorithm.startswith("hierarchical") and groups:
+        counts = [len(it) for group in groups for it in positions_by_site([sites[rank] for rank in group["ranks"]])]
+        shards = min(counts) if algorithm == "hierarchical" else gcd(*counts)
     listed = program["collectives"] = []
 
     def number_of(*arguments):

@@ -1,10 +1,10 @@
 """Random programs for tests, with orders of operations transcribed from core/schedule/schedule."""
 import random
 
-from collectives import add_collectives
+from collectives import HALVES, add_collectives
 
 SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1")
-SYNCS = ("ring", "tree", "sharded-ps", "central-ps", "hierarchical")
+SYNCS = ("ring", "tree", "sharded-ps", "central-ps", "hierarchical", "hierarchical-ring")
 
 
 def gpipe(devices, device, chunks, count):
@@ -139,7 +139,7 @@ def random_model(random_, layers):
 def random_program(seed, schedule, gradient_sync, **fixed):
     """A heterogeneous program of 2 to 8 ranks in one to four pipelines."""
     random_ = random.Random(f"{seed} {schedule} {gradient_sync}")
-    usual = (2, 4, 4, 5) if gradient_sync == "hierarchical" else (2, 2, 2, 3, 3, 4, 5)
+    usual = (2, 4, 4, 5) if gradient_sync.startswith("hierarchical") else (2, 2, 2, 3, 3, 4, 5)
     count = random_.choice(usual) if "pipelines" not in fixed else fixed.pop("pipelines")
     depths = [1] * count
     for _ in range(random_.randint(0, 8 - count)):
@@ -163,7 +163,7 @@ def random_program(seed, schedule, gradient_sync, **fixed):
     by_pipeline = random_.random() < 0.5  # pipelines of two sites in turn, so that both have several replicas
     sites = [names[p % len(names)] if by_pipeline else random_.choice(names) for p, depth in enumerate(depths) for _ in range(depth)]
     options = {"micro_batch": random_.choice((1, 2)), "flush": flush, "overlap": random_.random() < 0.4,
-               "zero1": gradient_sync in ("ring", "sharded-ps", "hierarchical") and random_.random() < 0.5,
+               "zero1": gradient_sync in HALVES and random_.random() < 0.5,
                "blocking": random_.random() < 0.2, "recompute": random_.choice(("none", "full")),
                "optimizer": random_.choice(("adam-16", "sgd-8")),
                "sites": sites, "shuffle": random_, **fixed}

@@ -1,6 +1,7 @@
 // Sharded optimizers as decisions of the search.
 #include "core/plan/optimizer_sharding.hpp"
 #include "core/plan/target.hpp"
+#include "core/plan/target_settings.hpp"
 
 #include <set>
 #include <string>
@@ -49,6 +50,28 @@ TEST_CASE("stages with partitioned gradients have one device, whatever the degre
     ++checked;
   }
   CHECK(checked > 0);
+}
+
+TEST_CASE("trainers have instances only of sharded optimizers") {
+  for (const Target target : {Target::megatron, Target::torchtitan, Target::pytorch_pipelining}) {
+    Problem problem = undecided_problem();
+    problem.job.automatic[Setting::optimizer_sharding] = problem.job.automatic[Setting::gradient_sync] = true;
+    restrict_to_target(problem.job, target);
+    Decisions decisions(problem);
+    std::set<std::pair<OptimizerSharding, GradientSync>> seen;
+    std::vector<std::shared_ptr<const DecidedJob>> jobs = {decisions.first()};
+    for (std::size_t i = 0; i < 10 && i < jobs.size(); ++i)
+      for (const auto& it : decisions.alternatives(*jobs[i])) {
+        const ExecutionConfig& execution = it->problem.job.execution;
+        if (seen.emplace(execution.optimizer_sharding, execution.gradient_sync).second) jobs.push_back(it);
+      }
+    CAPTURE(target);
+    CHECK(seen.count({OptimizerSharding::none, GradientSync::ring}) == 1);
+    CHECK(seen.count({OptimizerSharding::zero1, GradientSync::ring}) == 1);
+    CHECK(seen.count({OptimizerSharding::zero1, GradientSync::hierarchical_ring}) == 1);
+    CHECK(seen.count({OptimizerSharding::none, GradientSync::hierarchical_ring}) == 0);
+    CHECK(seen.count({OptimizerSharding::zero3, GradientSync::hierarchical_ring}) == 0);
+  }
 }
 
 TEST_CASE("every alternative can run, and each sharding is among them") {

@@ -62,8 +62,9 @@ double makespan(const Problem& problem, const Plan& plan) {
 
 const std::vector<Schedule> schedules = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved,
                                          Schedule::one_f_one_b_blocking};
-const std::vector<GradientSync> syncs = {GradientSync::sharded_ps, GradientSync::central_ps,
-                                         GradientSync::ring, GradientSync::tree, GradientSync::hierarchical};
+const std::vector<GradientSync> syncs = {GradientSync::sharded_ps,   GradientSync::central_ps,
+                                         GradientSync::ring,         GradientSync::tree,
+                                         GradientSync::hierarchical, GradientSync::hierarchical_ring};
 
 }  // namespace
 

@@ -234,9 +234,9 @@ TEST_CASE("shardings that cannot run are rejected") {
         "zero1 with gradient_sync hierarchical cannot be combined with schedule interleaved; use 1f1b");
 }
 
-/// Two sites of two devices each. Between sites, links have half of the bandwidth.
-Problem two_site_problem(const std::vector<int>& per_site) {
-  Problem problem = sharded_problem(4, 2, OptimizerSharding::zero1, GradientSync::hierarchical);
+/// Two sites of so many devices each. Between sites, links have half of the bandwidth.
+Problem two_site_problem(const std::vector<int>& per_site, GradientSync sync = GradientSync::hierarchical) {
+  Problem problem = sharded_problem(per_site[0] + per_site[1], 2, OptimizerSharding::zero1, sync);
   const Gpu gpu = problem.topology->gpus.front();
   problem.topology = flat_topology(per_site, link_of(0, bytes_per_s), link_of(0, bytes_per_s / 2));
   problem.topology.edit().gpus.front() = gpu;
@@ -266,6 +266,48 @@ TEST_CASE("replicas share with as many others as the smallest site has") {
   CHECK(sharing_replicas(problem.topology, plan) == 1);
   CHECK(seconds(problem, 1) == Approx(6 + 2 + 4 + 2 + 2));
   CHECK(sharing_replicas(problem.topology, plan_of(problem.job, 1, 3, 1)) == 3);
+}
+
+// Sites of 4 and 2 have 3 instances of 2. F and B until 6 s; in every instance, each device sends half of 2e8
+// bytes of gradients to the other, 6–7. Rings of 3 owners have 4 rounds of a third of a half at 5e7 per
+// second, 2/3 s each. The step of a half takes 1 s, and the halves of the parameters 1 s.
+TEST_CASE("with hierarchical-ring the replicas of an instance share the optimizer state") {
+  constexpr GradientSync sync = GradientSync::hierarchical_ring;
+  CHECK(seconds(two_site_problem({2, 2}, sync), 1) == Approx(11));  // as with hierarchical
+  const Problem problem = two_site_problem({4, 2}, sync);
+  const Plan plan = plan_of(problem.job, 1, 6, 1);
+  CHECK(sharing_replicas(problem.topology, plan) == 2);
+  CHECK(seconds(problem, 1) == Approx(6 + 1 + 4 * 2.0 / 3 + 1 + 1));
+  for (const auto& [device, bytes] : sent_bytes(problem, plan))
+    CHECK(bytes == Approx(1e8 + 4 * 1e8 / 3 + 1e8).epsilon(1e-12));
+  CHECK(LoadModel(problem, plan).of(plan.pipelines[0].stages[0]).state_bytes ==
+        Approx(2 * parameters * (4 + 12.0 / 2)).epsilon(1e-12));
+}
+
+// Sites of 3 and 1 can only have instances of 1: all devices form a ring, in 6 rounds of 2e8 / 4 bytes, 1 s
+// each between the sites. The step is that of all parameters, 2 s.
+TEST_CASE("instances of a single replica share nothing") {
+  CHECK(seconds(two_site_problem({3, 1}, GradientSync::hierarchical_ring), 1) == Approx(6 + 6 + 2));
+}
+
+// Sites a and b have devices 0 to 3 and 4 and 5. The first stage of three pipelines is at a; the second stage
+// of one of them is at a, too.
+TEST_CASE("only pipelines at the same sites in all stages are in one instance") {
+  Problem problem = two_site_problem({4, 2}, GradientSync::hierarchical_ring);
+  Plan plan = plan_of(problem.job, 2, 3, 1);
+  const auto place = [&](std::vector<std::pair<int, int>> devices) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      plan.pipelines[i].stages[0].devices = {devices[i].first};
+      plan.pipelines[i].stages[1].devices = {devices[i].second};
+    }
+  };
+  place({{0, 3}, {1, 4}, {2, 5}});
+  CHECK(sharing_replicas(problem.topology, plan) == 1);
+  plan.pipelines.erase(plan.pipelines.begin());
+  CHECK(sharing_replicas(problem.topology, plan) == 2);
+  plan.execution.schedule = Schedule::interleaved;  // which `hierarchical` cannot have
+  plan.execution.chunks = 2;
+  check_optimizer_sharding(plan);
 }
 
 TEST_CASE("device failures are rejected with a sharded optimizer") {

@@ -7,6 +7,7 @@ usage: accept_megatron.py DTFM_PLAN DTFM_EXPORT
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -457,7 +458,9 @@ def check_settings(checks, export, a, objects, order):
     checks.same(where, "iteration_barrier", plan("iteration_barrier", True), True)
     for key in ("flush", "scatter_gather"):
         checks.same(where, key, plan(key), None)
-    checks.same(where, "gradient_sync", plan("gradient_sync"), "ring")
+    shares = plan("gradient_sync") == "hierarchical-ring"
+    checks.holds(where, "gradient_sync", plan("gradient_sync") == "ring" or (shares and ddp.use_distributed_optimizer))
+    checks.holds(where, "instances", shares or ddp.num_distributed_optimizer_instances == 1)
     checks.same(where, "compression", export.plan["execution"]["compression"], {"activations": 1.0, "gradients": 1.0})
     check_model(checks, where, a, transformer, model)
     check_ranks(checks, where, export, transformer, order)
@@ -570,6 +573,61 @@ def accept(checks, flags, export, order="stage-major"):
     return a, objects
 
 
+def instances_of(arguments, export, rank):
+    """The ranks among which megatron-core shards the optimizer of a rank, and those across its instances. In a process of its
+    own, with PyTorch's fake groups."""
+    receiver, sender = os.pipe()
+    if os.fork() == 0:
+        import torch
+        from megatron.core import parallel_state
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=len(export.ranks))
+        parallel_state.initialize_model_parallel(
+            arguments.tensor_model_parallel_size, arguments.pipeline_model_parallel_size,
+            context_parallel_size=arguments.context_parallel_size, create_gloo_process_groups=False,
+            num_distributed_optimizer_instances=arguments.num_distributed_optimizer_instances,
+            order="tp-cp-ep-pp-dp" if arguments.use_tp_pp_dp_mapping else "tp-cp-ep-dp-pp")  # fmt: skip
+        groups = (parallel_state.get_data_parallel_group(with_context_parallel=True, partial_data_parallel=True),
+                  parallel_state.get_inter_distributed_optimizer_instance_group())  # fmt: skip
+        os.write(sender, json.dumps([torch.distributed.get_process_group_ranks(group) for group in groups]).encode())
+        os._exit(0)
+    os.close(sender)
+    with os.fdopen(receiver) as file:
+        text = file.read()
+    os.wait()
+    return json.loads(text)
+
+
+def check_instances(checks, flags, planner):
+    """megatron-core shards the optimizer inside sites, in as many instances as the plan has."""
+    training = {"global_batch": 48, "micro_batch": 1, "precision": "bf16"}
+    sizes, orders = set(), ("stage-major", "pipeline-major")
+    for cluster, (pipeline, tensor, context), order in itertools.product(
+            ("three", "pairs", "hosts", "mixed"), ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2)), orders):  # fmt: skip
+        job = exported_plans.job_text(GPT, training, {
+            "pipeline": pipeline, "tensor": tensor, "context": context, "gradient_sync": "hierarchical-ring", "optimizer_sharding": "zero1"})  # fmt: skip
+        status, error, path = planner.plan(f"{cluster}.yaml", job)
+        if status:  # a site has no stage of two devices
+            checks.holds(cluster, error, status in (2, 3) and "internal" not in error)
+            planner.refusals.append(error)
+            continue
+        export = planner.export(path, f"{cluster}.yaml", "--order", order)
+        a, objects = accept(checks, flags, export, order)
+        where, count = f"{export.folder.name} on {cluster}", a.num_distributed_optimizer_instances
+        checks.same(where, "instances", objects[2].num_distributed_optimizer_instances, count)
+        _, _, data = export.degrees
+        if count == 1:
+            continue
+        sites = [row["host"].split("/")[0] for row in export.ranks]
+        for rank in range(len(export.ranks)):
+            inside, across = instances_of(a, export, rank)
+            checks.same(where, "replicas", (len(inside) * len(across), len(across)), (data * context, count))
+            checks.same(where, f"sites of the instance of rank {rank}", {sites[it] for it in inside}, {sites[rank]})
+            sizes.add(len(inside))
+    checks.holds("instances", f"of several sizes: {sizes}", len(sizes) > 2)
+
+
 def check_findings(checks, flags, planner):
     """What an inspection of exports found, each with its settings."""
 
@@ -648,6 +706,7 @@ def main():
         for it, job in jobs(280, GRID):
             if export := planner.make(it["cluster"], job, "--order", it["order"]):
                 accept(checks, flags, export, it["order"])
+        check_instances(checks, flags, planner)
         check_models(checks, flags, planner)
         check_experts(checks, flags, planner)
         check_quantized(checks, flags, planner)

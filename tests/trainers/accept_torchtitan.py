@@ -97,7 +97,8 @@ def check_settings(checks, export, config, matmul):
     checks.same(where, "pipeline", p.pipeline_parallel_degree, stages)
     sharding = export.setting("optimizer_sharding", "none")
     degrees = (p.data_parallel_replicate_degree, p.data_parallel_shard_degree)
-    checks.same(where, "data", degrees, (data, 1) if sharding == "none" else (1, data))
+    instances = p.data_parallel_replicate_degree if export.setting("gradient_sync") == "hierarchical-ring" else 1
+    checks.same(where, "data", degrees, (data, 1) if sharding == "none" else (instances, data // instances))
     checks.same(where, "optimizer_sharding", p.fsdp_reshard_after_forward, RESHARDING[sharding])
     checks.holds(where, f"{sharding} with {stages} stages", sharding != "zero3" or stages == tensor == 1)
     checks.same(where, "tensor", p.tensor_parallel_degree, tensor)
@@ -120,8 +121,9 @@ def check_settings(checks, export, config, matmul):
     checks.same(where, "recompute", recompute, export.setting("recompute"))
     checks.same(where, "sequence", t.seq_len, export.model["sequence"])
     for key, value in {"overlap": False, "tied_embedding_sync": False, "iteration_barrier": True, "uniform_pipelines": True,
-                       "gradient_sync": "ring"}.items():  # fmt: skip
+                       }.items():  # fmt: skip
         checks.same(where, key, export.setting(key, {"uniform_pipelines": False}.get(key, value)), value)
+    checks.holds(where, "gradient_sync", export.setting("gradient_sync") in ("ring", "hierarchical-ring")[:1 + (sharding == "zero1")])
     check_model(checks, where, config.model_spec.model, export.model, t.seq_len)
     check_layers(checks, where, export, p.module_fqns_per_model_part)
 
@@ -231,6 +233,8 @@ def build_here(export, rank):
         "flushes": trainer.gradient_accumulation_steps,
         "sharded": any(it.is_shard() and name != "tp" and size > 1 for part in trainer.model_parts for parameter in part.parameters()
                        for it, name, size in zip(parameter.placements, parameter.device_mesh.mesh_dim_names, parameter.device_mesh.shape)),
+        "mesh": next((parameter.device_mesh.mesh.tolist() for part in trainer.model_parts for parameter in part.parameters()
+                      if len(parameter.placements) == 2 and parameter.placements[0].is_replicate()), None),
         "checkpointed": any("_checkpoint_wrapped_module" in name for part in trainer.model_parts for name, _ in part.named_modules()),
     }
 
@@ -247,6 +251,8 @@ def check_builds(checks, exports):
         built.add(kind)
         row = export.ranks[-1]
         found = build(export, row["rank"])
+        if isinstance(found, dict):
+            found.pop("mesh")
         ranges = row["layers"] if export.setting("chunks") else [row["layers"]]
         planned = {
             "layers": [i for begin, end in ranges for i in range(begin, end)],
@@ -258,6 +264,31 @@ def check_builds(checks, exports):
         }
         checks.same(export.folder.name, f"rank {row['rank']}", found, planned)
     checks.holds("builds", f"all schedules and recomputations: {built}", len(built) >= 6 + 2)
+
+
+def check_instances(checks, planner):
+    """torchtitan shards parameters inside sites, in as many instances as the plan has."""
+    shapes = set()
+    for cluster, pipeline in (("three", 1), ("pairs", 1), ("pairs", 2), ("mixed", 1)):
+        job = exported_plans.job_text(LLAMA + ", tied: false", {"global_batch": 48, "micro_batch": 1, "precision": "bf16"}, {
+            "pipeline": pipeline, "gradient_sync": "hierarchical-ring", "optimizer_sharding": "zero1"})  # fmt: skip
+        status, error, path = planner.plan(f"{cluster}.yaml", job)
+        checks.same(cluster, "planned", (status, error), (0, ""))
+        if status:
+            continue
+        export = planner.export(path, f"{cluster}.yaml")
+        p = accept(checks, export).parallelism
+        shape = p.data_parallel_replicate_degree, p.data_parallel_shard_degree
+        if 1 in shape:
+            continue
+        sites = [row["host"].split("/")[0] for row in export.ranks]
+        found = build(export, len(sites) - 1)
+        mesh = found["mesh"] if isinstance(found, dict) else found
+        checks.same(cluster, "mesh", (len(mesh), len(mesh[0])), shape)
+        for instance in mesh:
+            checks.same(cluster, f"sites of the instance {instance}", len({sites[rank] for rank in instance}), 1)
+        shapes.add(shape)
+    checks.holds("instances", f"of several shapes: {shapes}", len(shapes) > 1)
 
 
 def check_reports(checks, planner):
@@ -311,6 +342,7 @@ def main():
         sharded = sum(export.setting("optimizer_sharding", "none") != "none" and export.degrees[2] > 1 for export in planner.exports)
         checks.holds("exports", f"at least {MIN_SHARDED} sharded, not {sharded}", sharded >= MIN_SHARDED)
         check_builds(checks, planner.exports)
+        check_instances(checks, planner)
         check_refusals(checks, planner)
         if REPORTS.exists():
             check_reports(checks, planner)

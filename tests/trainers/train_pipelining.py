@@ -64,6 +64,12 @@ class Pipelining(exported.Exported):
             self.export(2, 1, training={**sgd, "recompute": "full"}, schedule="1f1b", context=2),
             self.export(2, 1, training=sgd, schedule="zb-h1", context=2, optimizer_sharding="zero1"),
         ]
+        # Two sites of two ranks: two instances of two shards; of one replica of each stage; of a replica of two token parts.
+        like_dense += [self.export(*degrees, training=sgd, optimizer_sharding="zero1", gradient_sync="hierarchical-ring", **options)
+                       for degrees, options in (((1, 4), {}), ((2, 2), {"schedule": "1f1b"}), ((1, 2), {"context": 2}))]
+        of_instances = like_dense[-3:]
+        instances = [json.loads((it / "pipeline.json").read_text())["instances"] for it in of_instances]
+        self.assertEqual((instances[0], instances[2]), (2, 2))
         ring_of_mixture = self.export(2, 1, mixture, {**sgd, "recompute": "mlp"}, schedule="gpipe", context=2, optimizer_sharding="zero1")
         in_bf16 = [self.export(2, 2, training={"precision": "bf16", "optimizer": "sgd-12"}, schedule="1f1b", optimizer_sharding=sharding)
                    for sharding in ("none", "zero1")]

@@ -14,6 +14,7 @@
 #include "core/plan/virtual_stages.hpp"
 #include "core/io/importers/megatron_flags.hpp"
 #include "core/io/importers/megatron_settings.hpp"
+#include "core/plan/sharing_replicas.hpp"
 #include "core/io/importers/megatron_stages.hpp"
 #include "core/io/readers/device_inventory.hpp"
 #include "core/io/readers/rank_file.hpp"
@@ -212,12 +213,14 @@ class MegatronReader {
 };
 
 /// Notes on differences between the plan and what Megatron does.
-std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& flags, const Job& job) {
+std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& flags, const Job& job,
+                                        const Topology& topology) {
   std::vector<std::string> notes;
   Job decided = job;
   decided.execution = plan.execution;
-  for (std::string& line : megatron_differences(
-           flags, {decided, plan.tensor, static_cast<int>(plan.pipelines.front().stages.size())}))
+  const int stages = static_cast<int>(plan.pipelines.front().stages.size()),
+            instances = static_cast<int>(plan.pipelines.size()) / sharing_replicas(topology, plan);
+  for (std::string& line : megatron_differences(flags, {decided, plan.tensor, stages, instances}))
     notes.push_back(std::move(line));
   if (traits(plan.execution.schedule).forwards_first)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
@@ -245,7 +248,8 @@ Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Jo
         fmt::format("{} names hosts: their ranks take their GPUs in order, as LOCAL_RANK counts (slots are "
                     "CPU cores); use device ids such as {}:1 for another order",
                     ranks.path, host));
-  for (std::string& note : megatron_notes(plan, reader.flags(), job)) notes.push_back(std::move(note));
+  for (std::string& note : megatron_notes(plan, reader.flags(), job, resolver.topology()))
+    notes.push_back(std::move(note));
   return plan;
 }
 

@@ -558,8 +558,11 @@ const MegatronSettingFlag execution_flags[] = {
        return given_if(run.job.execution.optimizer_sharding == OptimizerSharding::zero1);
      },
      says<Setting::optimizer_sharding>},
-    {"--num-distributed-optimizer-instances", FlagArgument::word, never, says<Setting::gradient_sync>,
-     constant<one>},
+    {"--num-distributed-optimizer-instances", FlagArgument::word,
+     [](const MegatronRun& run) {
+       return given_if(traits(run.job.execution.gradient_sync).has_instances, number(run.instances));
+     },
+     says<Setting::gradient_sync>, constant<one>},
     {"--use-torch-fsdp2", FlagArgument::none, never, says<Setting::optimizer_sharding>},
     {"--use-megatron-fsdp", FlagArgument::none, never, says<Setting::optimizer_sharding>},
     {"--overlap-param-gather", FlagArgument::none, never,

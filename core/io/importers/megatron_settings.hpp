@@ -21,6 +21,7 @@ enum class FlagArgument : unsigned char { none, number, word, words };
 struct MegatronRun {
   const Job& job;
   int tensor = 1, stages = 1;  // tensor-parallel degree, stages of a pipeline
+  int instances = 1;           // of a sharded optimizer
 };
 
 /// A flag by which Megatron-LM learns of a part of the job.

@@ -18,6 +18,7 @@ class DeviceResolver {
  public:
   DeviceResolver(const Topology& topology, InputErrors& errors);
 
+  const Topology& topology() const { return topology_; }
   /// Returns the device called `name` and marks it as used at `where` ("file:line:column"). Adds an error and
   /// returns nullopt if it is unknown; adds an error if it is already in use.
   std::optional<int> assign(std::string_view name, const std::string& where);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -138,8 +139,9 @@ NodeCollective sharded_ps(const Topology& topology, const NetworkCost& network, 
 /// The parts of messages that are sent on all channels between two hosts.
 class MessageParts {
  public:
-  MessageParts(const Topology& topology, const ReplicaGroup& group) : channels_(topology, group.devices) {
-    for (std::size_t i = 0; i < group.devices.size(); ++i) node_of_[group.devices[i]] = static_cast<int>(i);
+  MessageParts(const Topology& topology, std::span<const int> devices, std::span<const int> nodes)
+      : channels_(topology, devices) {
+    for (std::size_t i = 0; i < devices.size(); ++i) node_of_[devices[i]] = nodes[i];
   }
 
   const HostChannels& channels() const { return channels_; }
@@ -160,7 +162,7 @@ class MessageParts {
 NodeCollective ring(const Topology& topology, const NetworkCost&, const ReplicaGroup& group,
                     Collective part) {
   NodeCollective collective = each_replica(group);
-  const MessageParts parts(topology, group);
+  const MessageParts parts(topology, group.devices, collective.node_of);
   const HostChannels& channels = parts.channels();
   const std::size_t n = group.devices.size();
   const double halves = part == Collective::all_reduce ? 2 : 1;
@@ -233,6 +235,49 @@ NodeCollective hierarchical(const Topology& topology, const NetworkCost& network
   return collective;
 }
 
+/// Every instance of k replicas reduce-scatters around its ring, in k − 1 rounds with 1 / k of the bytes. The
+/// owners of the same shard all-reduce it around a ring through all instances. Then each instance
+/// all-gathers.
+NodeCollective hierarchical_ring(const Topology& topology, const NetworkCost&, const ReplicaGroup& group,
+                                 Collective part) {
+  NodeCollective collective = each_replica(group);
+  std::vector<CollectiveMember> members;
+  for (const int device : group.devices)
+    members.push_back({topology.devices[at(device)].host, topology.devices[at(device)].site});
+  const auto instances = optimizer_instances(members, group.site_shards);
+  const std::size_t k = instances.front().size(), t = instances.size();
+  const double shard = group.bytes / static_cast<double>(k);
+  Phase inside{shard, static_cast<double>(k - 1)},
+      across{shard / static_cast<double>(t), 2 * static_cast<double>(t - 1)};
+  const auto add_ring = [&](const std::vector<int>& order, std::size_t number, Phase& phase) {
+    if (order.size() < 2) return;
+    const std::vector<int> ring = grouped(order, [&](int member) { return members[at(member)].host; });
+    std::vector<int> devices;
+    for (const int node : ring) devices.push_back(group.devices[at(node)]);
+    const MessageParts parts(topology, devices, ring);
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      const std::size_t next = (i + 1) % ring.size();
+      Message& message =
+          phase.messages.emplace_back(Message{ring[i], ring[next], 1, 1, 1, static_cast<int>(number)});
+      parts.add(parts.channels().between(devices[i], devices[next]), message);
+    }
+  };
+  for (std::size_t i = 0; i < t; ++i) add_ring(instances[i], i, inside);
+  for (std::size_t i = 0; i < k; ++i) {
+    std::vector<int> owners;
+    for (const std::vector<int>& instance : instances) owners.push_back(instance[i]);
+    add_ring(owners, i, across);
+  }
+  if (part == Collective::all_reduce && t == 1) {  // one ring, as above
+    inside.rounds *= 2;
+    collective.phases = {std::move(inside)};
+    return collective;
+  }
+  if (part != Collective::all_gather) collective.phases = {inside, std::move(across)};
+  if (part != Collective::reduce_scatter) collective.phases.push_back(std::move(inside));
+  return collective;
+}
+
 bool repeats_channels(const NodeCollective& collective) {
   std::vector<std::pair<int, int>> channels;
   for (const Phase& phase : collective.phases)
@@ -250,7 +295,7 @@ NodeCollective as_listed(GradientSync sync, const Topology& topology, const Repl
     members.push_back({topology.devices[at(device)].host, topology.devices[at(device)].site});
   const CollectiveMessages list = collective_messages(sync, members, {part, group.site_shards});
   std::optional<MessageParts> parts;
-  if (traits(sync).uses_channels) parts.emplace(topology, group);
+  if (traits(sync).uses_channels) parts.emplace(topology, group.devices, collective.node_of);
   int number = no_index;
   for (const CollectivePhase& phase : list.phases)
     for (const CollectiveMessage& it : phase.messages) {
@@ -291,6 +336,7 @@ constexpr SyncFormula formulas[] = {
     {GradientSync::ring, ring, {.traffic = SyncPattern::Traffic::around_ring, .messages = ring_messages}},
     {GradientSync::tree, nullptr, {.sends_all = true, .messages = tree_messages, .returns = true}},
     {GradientSync::hierarchical, hierarchical},
+    {GradientSync::hierarchical_ring, hierarchical_ring},
 };
 
 SyncFormula formula_of(GradientSync sync) {
@@ -342,15 +388,21 @@ std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<d
     }
     return ready_s;
   }
+  // The path around the ring skips 2 hops of the last turn of an all-reduce, 1 of one of its halves.
+  const std::size_t skipped = (n - static_cast<std::size_t>(rounds) % n) % n;
+  const double turns = std::ceil(rounds / static_cast<double>(n));
   double all_s = 0, slowest_s = 0, waiting_s = 0, skipped_s = infinity;
   for (std::size_t i = 0; i < n; ++i) {
     all_s += hops[i].total_s();
     slowest_s = std::max(slowest_s, hops[i].occupancy_s);
     waiting_s = std::max(waiting_s, rounds * hops[i].occupancy_s + hops[i].latency_s);
-    skipped_s = std::min(skipped_s, hops[i].total_s() + hops[(i + 1) % n].total_s());
+    double next_s = 0;
+    for (std::size_t k = 0; k < skipped; ++k) next_s += hops[(i + k) % n].total_s();
+    skipped_s = std::min(skipped_s, next_s);
   }
-  const double around_s =
-      std::max(2 * all_s - skipped_s, all_s + (rounds - static_cast<double>(n)) * slowest_s);
+  const double once_s =  // around, then at the slowest member
+      rounds < static_cast<double>(n) ? 0 : all_s + (rounds - static_cast<double>(n)) * slowest_s;
+  const double around_s = std::max(turns * all_s - skipped_s, once_s);
   return std::vector(n, *std::max_element(ready_s.begin(), ready_s.end()) + std::max(waiting_s, around_s));
 }
 

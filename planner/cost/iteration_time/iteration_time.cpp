@@ -358,7 +358,7 @@ double IterationEstimator::synchronized_s(const Plan& plan, std::size_t pipeline
 /// Every pipeline synchronizes its copies when both of its stages are ready. A link carries one pipeline
 /// after the other.
 void IterationEstimator::synchronize_tied(const Plan& plan) {
-  std::vector<Communication> syncs = tied_syncs(model_.stages.bytes(), plan, layers_);
+  std::vector<Communication> syncs = tied_syncs(model_.stages.bytes(), plan, layers_, replicas_);
   for (std::size_t first = 0; first < syncs.size(); first += at(syncs[first].parts)) {
     Communication& it = syncs[first];  // and its other parts
     const std::size_t i = at(it.pipelines.front());

@@ -136,10 +136,13 @@ std::vector<Job> open_meshes(const Topology& topology, const Job& job, const Job
   return meshes;
 }
 
-/// Whether the sharding and the messages can run with the other settings. With partitioned gradients all
-/// schedules are the same.
+/// Whether the sharding and the messages can run with the other settings. Instances are tried only of sharded
+/// optimizers. With partitioned gradients all schedules are the same.
 bool is_consistent(const Job& job, const SettingSet& undecided) {
   if (!mesh_obstacle(job).empty()) return false;
+  const bool is_sharded = traits(job.execution.optimizer_sharding).optimizer;
+  if (undecided[Setting::gradient_sync] && traits(job.execution.gradient_sync).has_instances && !is_sharded)
+    return false;
   if (!can_shard(job.execution) || !can_run(job.execution.messaging, job.execution.schedule)) return false;
   return !requires_single_devices(job) ||
          (devices_per_stage(job) == 1 &&
@@ -181,7 +184,7 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
     const std::vector<int> sizes = sharding.gradients && undecided[Setting::micro_batch]
                                        ? open_micro_batches(job)
                                        : std::vector{job.execution.micro_batch};
-    for (const GradientSync sync : syncs_with_halves(job, undecided))
+    for (const GradientSync sync : syncs_with_halves(other, undecided))
       for (const int size : sizes) {
         other.execution.gradient_sync = sync;
         other.execution.micro_batch = size;
@@ -339,6 +342,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
   }
   if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
   if (job.execution.recomputation != Recomputation::full) job.execution.recompute_layers.reset();
+  if (!can_synchronize(job)) job.execution.gradient_sync = GradientSync::ring;
   if (!problem_.job.execution.stage_data) job.execution.stage_data = plan.execution.stage_data;
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
