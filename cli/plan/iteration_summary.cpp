@@ -33,7 +33,7 @@ std::string format_decisions(const nlohmann::ordered_json& decisions) {
   for (const auto& item : decisions.items()) {
     const auto& value = item.value();
     std::string name = item.key();
-    // Values of these say what they are of.
+    // The values of these settings are self-explanatory without the name.
     const bool is_clear = name == "schedule" || name == "gradient_sync" || name == "optimizer_sharding";
     if (value == 0 || (value == "none" && name != "recompute")) continue;  // the plan has none
     std::replace(name.begin(), name.end(), '_', '-');

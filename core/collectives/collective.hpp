@@ -38,8 +38,8 @@ struct CollectiveMember {
 
 struct CollectiveOptions {
   Collective collective = Collective::all_reduce;  // other than that only if the algorithm has_halves
-  /// Of algorithms that share by site (GradientSyncTraits): into how many shards a site divides the data, at
-  /// most its members; with instances, their members. 0: as many as possible.
+  /// Only for algorithms that share by site: the number of shards per site, at most its members. With
+  /// has_instances: the size of an instance. 0: as large as possible.
   int site_shards = 0;
 };
 
@@ -90,7 +90,7 @@ struct GradientSyncTraits {
   bool uses_channels = false;  // messages between hosts are sent in parts (HostChannels)
   /// Splits into a reduce-scatter and an all-gather. A sharded optimizer updates between the two.
   bool has_halves = false;
-  bool has_instances = false;  // divides the members of every site into equal optimizer_instances
+  bool has_instances = false;  // divides the members of every site into groups of equal size
   MemberRoles roles = MemberRoles::all_differ;
 
   /// Whether its time depends on the order of the pipelines.
@@ -115,12 +115,13 @@ struct CollectivePart {
 /// What each of `members` members has the sum of after a reduce-scatter.
 std::vector<CollectivePart> summed_parts(const CollectiveMessages& list, int members);
 
-/// The members of each instance of a sharded optimizer (Megatron-LM: --num-distributed-optimizer-instances;
-/// FSDP2: a row of a mesh (replicate, shard)): of `size` each, which divides their number, site by site, and
-/// in a site in the order in which they come. 0: as many as all sites can have in each of their instances.
+/// Returns the members of each instance of a sharded optimizer (Megatron-LM:
+/// --num-distributed-optimizer-instances; FSDP2: a row of a mesh (replicate, shard)). Members are taken site
+/// by site, in a site in their given order. `size`, the members of an instance, must divide their number; 0:
+/// the largest size that divides the members of every site.
 std::vector<std::vector<int>> optimizer_instances(std::span<const CollectiveMember> members, int size);
-/// The values of `order`, those with the same group together; groups, and the values of each, are in the
-/// order in which they come.
+/// Reorders `order` so that values of the same group are adjacent. Groups, and the values of a group, keep
+/// the order in which they first occur.
 std::vector<int> grouped(std::span<const int> order, const std::function<int(int)>& group_of);
 
 // For the files of collectives:

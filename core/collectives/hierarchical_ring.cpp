@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/collectives/collective.hpp"
@@ -15,17 +16,19 @@ CollectiveMessages hierarchical_ring(std::span<const CollectiveMember> members,
   const int k = static_cast<int>(instances.front().size()), t = static_cast<int>(instances.size());
   CollectiveMessages result{.shards = k, .chunks = t};
   const auto host_of = [&](int member) { return members[at(member)].host; };
+  const auto has_two_hosts = [&](const std::vector<int>& ring) {
+    std::set<int> hosts;
+    for (const int member : ring) hosts.insert(host_of(member));
+    return hosts.size() == 2;
+  };
   const auto add_inside = [&](const std::vector<int>& instance, bool adds) {
     const std::vector<int> ring = grouped(instance, host_of);
-    std::vector<int> shards, hosts;  // that the members of the ring own; theirs
-    for (const int member : ring) {
+    std::vector<int> shards;  // by position in the ring
+    for (const int member : ring)
       shards.push_back(
           static_cast<int>(std::find(instance.begin(), instance.end(), member) - instance.begin()));
-      hosts.push_back(host_of(member));
-    }
-    const auto host_count = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
     for (int step = 0; step + 1 < k; ++step) {
-      CollectivePhase phase{(adds ? 0 : k - 1 + 2 * (t - 1)) + step, adds, false, host_count == 2};
+      CollectivePhase phase{(adds ? 0 : k - 1 + 2 * (t - 1)) + step, adds, false, has_two_hosts(ring)};
       for (int i = 0; i < k; ++i)
         phase.messages.push_back(
             {ring[at(i)], ring[at((i + 1) % k)], shards[at((i + k - step - (adds ? 1 : 0)) % k)]});
@@ -37,7 +40,8 @@ CollectiveMessages hierarchical_ring(std::span<const CollectiveMember> members,
   for (int shard = 0; shard < k && reduces(options); ++shard) {
     std::vector<int> owners;
     for (const std::vector<int>& instance : instances) owners.push_back(instance[at(shard)]);
-    add_ring(grouped(owners, host_of), shard, k - 1, t == 2, {}, result);
+    owners = grouped(owners, host_of);
+    add_ring(owners, shard, k - 1, has_two_hosts(owners), {}, result);
   }
   for (const std::vector<int>& instance : instances)
     if (gathers(options)) add_inside(instance, false);

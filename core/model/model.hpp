@@ -26,18 +26,18 @@ struct Layer {
   Flops forward, backward;      // backward without recomputation
   Flops attention;              // part of the forward: cores of attention
   Flops mlps;                   // part of the forward: MLPs and experts, with their routers
-  Flops routed;                 // part of that: visits of routed experts
+  Flops routed;                 // part of that: routed experts
   Flops head;                   // part of the forward that is never recomputed: final norm, head, loss
   Flops unweighted;             // part of the forward that is of neither scores nor products with weights
   Flops orthogonalization;      // of the matrices, once per iteration, if the optimizer orthogonalizes
   Bytes output;                 // sent to the next layer
-  Bytes keys_values;            // of attention
-  Bytes queries_outputs;        // of attention
+  Bytes keys_values;            // of attention, for all tokens
+  Bytes queries_outputs;        // queries and outputs of attention, for all tokens
   Bytes dispatched;             // vectors of tokens for routed experts, one per visit
   Bytes activation_memory;      // kept from forward to backward without recomputation, including the input
   Bytes attention_memory;       // part of it that cores of attention keep
   Bytes mlp_memory;             // part of it that MLPs and experts keep besides their inputs
-  Bytes routed_memory;          // part of that: what visits of routed experts keep
+  Bytes routed_memory;          // part of that: what routed experts keep
   Bytes expert_outputs_memory;  // part of that: outputs of their activation functions
   /// Part of `activation_memory`, without the attention core, that every device of a tensor-parallel group
   /// keeps whole unless sequence parallelism divides it.
@@ -135,8 +135,8 @@ inline std::vector<Layer> layer_chain(const Model& model, ActivationBytes bytes)
 /// Returns `layer` with `output` and the activation sizes reduced to what one device holds, if `token_parts`
 /// groups of `tensor` devices compute different tokens: with sequence parallelism 1 / `tensor` of everything
 /// that its group computes; without it, `output` and `replicated_memory` of the group stay whole and the rest
-/// is divided. Experts of the device have `routed_load` times the mean number of visits. Parameters and FLOPs
-/// are unchanged.
+/// is divided. `routed_load`: tokens routed to the device's experts ÷ the mean. Parameters and FLOPs are
+/// unchanged.
 Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel, int token_parts = 1,
                                  double routed_load = 1);
 

@@ -18,7 +18,7 @@ enum class Optimizer : unsigned char {
   adam_8bit,     // moments in 8 bits
   adafactor_10,  // no first moment, a factored second one
   muon_14,       // one momentum, which is orthogonalized
-  adam_offload   // fp32 weights and moments on the host, whose processors update
+  adam_offload   // fp32 weights and moments in host memory, where CPUs update them
 };
 
 struct OptimizerTraits {
@@ -33,8 +33,8 @@ struct OptimizerTraits {
   bool has_profiled_step_time;  // profiles give the times of Adam, whose variants take equally long
 };
 
-/// Of Adam on the processors of a host, from the time that Ren et al. (arXiv 2101.06840) state for two
-/// 24-core processors, 0.22 s for a billion parameters.
+/// Update time of Adam on the CPUs of a host: Ren et al. (arXiv 2101.06840) state 0.22 s per billion
+/// parameters for two 24-core CPUs.
 inline constexpr double host_update_s_per_parameter = 0.22e-9;
 
 /// A row for each value, in the order of the enum.

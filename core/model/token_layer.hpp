@@ -35,13 +35,13 @@ class TokenLayer {
   TokenLayer& route_mlp();
   /// Counts what was added since `before` as an MLP, without its input.
   TokenLayer& count_mlp(const TokenLayer& before);
-  /// Counts what was kept since `before` as that of visits of routed experts.
+  /// Counts the activations kept since `before` as those of routed experts.
   TokenLayer& count_routed(const TokenLayer& before);
   /// Keeps the outputs of the activation functions of routed experts, so many numbers per token.
   TokenLayer& keep_expert_outputs(double width);
   /// Scores and weighted sums, which keep `memory`.
   TokenLayer& add_attention(double flops, Bytes memory);
-  /// So many numbers of keys and values per token, and of queries and outputs of attention.
+  /// Per token: numbers in keys and values, and numbers in queries and outputs of attention.
   TokenLayer& add_attention_vectors(double keys_values, double queries_outputs);
   /// Other operations, which are not of matrices with parameters.
   TokenLayer& add_flops(double flops);

@@ -35,7 +35,8 @@ LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
     : token_parts_(execution.token_parts()),
       divides_messages_(divides_messages(job.parallelism)),
       divides_heads_(traits(execution.context_exchange).divides_heads),
-      recomputation_(traits(execution.recomputation)) {
+      recomputation_(traits(execution.recomputation)),
+      expert_imbalance_(execution.expert_imbalance) {
   const ParameterBytes bytes = parameter_bytes(job.training);
   gradient_ = bytes.synced;
   weight_ = bytes.weights;
@@ -64,7 +65,7 @@ LayerBytes::LayerBytes(const Job& job, const ExecutionConfig& execution)
 
 namespace {
 
-/// Adds what a group does: every `step`-th device of the stage, `size` of them from the `first` on.
+/// Adds `it` for one group: `size` devices of the stage, every `step`-th one from number `first` on.
 void add_group(Communication it, int first, int size, int step, const Stage& stage,
                std::vector<Communication>& result) {
   for (int i = 0; i < size; ++i) it.devices.push_back(stage.devices[at(first + i * step)]);
@@ -73,7 +74,7 @@ void add_group(Communication it, int first, int size, int step, const Stage& sta
   result.push_back(std::move(it));
 }
 
-/// Adds the all-to-alls of a group that divides experts, from the `first` device of the stage on.
+/// Adds the all-to-alls of an expert-parallel group, which begins at device number `first` of the stage.
 void add_dispatch(const Topology& topology, const LayerBytes& bytes, const ExecutionConfig& execution,
                   const Communication& it, int first, const Stage& stage,
                   std::vector<Communication>& result) {
@@ -84,6 +85,8 @@ void add_dispatch(const Topology& topology, const LayerBytes& bytes, const Execu
   Communication within = it, between = it;
   within.payload = hosts > 1 ? Payload::host_tokens : Payload::expert_tokens;
   between.bytes *= hosts * bytes.vectors_per_visit(hosts);
+  if (execution.expert_dispatch == ExpertDispatch::hierarchical)
+    within.bytes *= expert * bytes.vectors_per_visit(expert);
   for (int rank = 0; hosts > 1 && rank < on_host; ++rank)
     add_group(between, first + rank, hosts, on_host, stage, result);
   for (int host = 0; on_host > 1 && host < hosts; ++host)

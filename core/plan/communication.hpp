@@ -3,6 +3,7 @@
 // determine durations, compression and the links that messages cross.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,9 +20,9 @@ namespace dtfm {
 enum class Payload : unsigned char {
   activations,     // over a boundary between stages, or their gradients if a backward pass sends them
   partial_sums,    // of activations or their gradients, which the devices of a stage add up
-  keys_values,     // of attention, or also their gradients; in all-to-alls also queries and outputs
+  keys_values,     // of attention, or also their gradients; with all-to-all also queries and outputs
   expert_tokens,   // vectors of tokens to the devices with their experts, results back, or their gradients
-  host_tokens,     // the same within hosts, if those between hosts are sent apart
+  host_tokens,     // the step of a hierarchical dispatch within hosts; expert_tokens is that between hosts
   gradients,       // of parameters
   tied_gradients,  // of the parameters that a layer shares with the first one
   parameters
@@ -99,14 +100,16 @@ class LayerBytes {
   }
   /// Vectors of tokens that a micro-batch sends to experts on other devices; 0 if they are not divided apart.
   double expert_tokens(int layer) const { return expert_tokens_[at(layer)]; }
-  /// As vectors_per_visit (core/plan/stage_mesh.hpp).
-  double vectors_per_visit(int hosts) const { return dtfm::vectors_per_visit(experts_, hosts); }
-  /// Keys and values of all tokens, which the devices of a stage exchange; 0 if each has all tokens. If they
-  /// exchange tokens for heads: a quarter of queries, keys, values and outputs, which are sent apart.
+  /// See vectors_per_visit in core/plan/stage_mesh.hpp. The busiest part gets no more than every token.
+  double vectors_per_visit(int parts) const {
+    return std::min(dtfm::vectors_per_visit(experts_, parts), 1 / (experts_.per_token * expert_imbalance_));
+  }
+  /// Bytes of the keys and values of all tokens, which the devices of a stage exchange; 0 if each device has
+  /// all tokens. With divides_heads: the mean of queries, keys, values and outputs, each sent separately.
   double keys_values(int layer) const { return keys_values_[at(layer)]; }
   bool divides_heads() const { return divides_heads_; }
-  /// How often they are exchanged in a pass. Backward, without heads: keys and values, then their gradients.
-  /// `recomputed`, here and below: whether the layer is among those of its stage that are
+  /// Number of such exchanges in a pass. Without divides_heads, the backward pass exchanges keys and values,
+  /// then their gradients. `recomputed`, here and below: whether the layer is recomputed
   /// (ExecutionConfig::recomputed_layers).
   int key_rounds(int layer, Pass pass, bool recomputed = true) const {
     if (keys_values(layer) == 0) return 0;
@@ -143,6 +146,7 @@ class LayerBytes {
   bool divides_messages_ = true, divides_heads_ = false;
   RecomputationTraits recomputation_;
   Experts experts_;
+  double expert_imbalance_ = 1;
 };
 
 // What the devices of a stage send each other.
@@ -163,12 +167,12 @@ class LayerBytes {
 // of its heads, and outputs the reverse; their gradients in the backward as well.
 //
 // Groups that divide experts (StageMesh::expert): a layer sends every token to its experts and their results
-// back, an all-to-all each, in the forward and in the backward, and with recompute `full` once more. Tokens
-// visit all experts equally often, and each visit is a vector of its own. With hierarchical dispatch, a
-// device sends a token once to each other host that has any of its experts, to the device of the same rank
-// there, which sends it on to the devices of these experts; results go back the same way, added up on each
-// host (DeepEP; DeepSeek-AI, arXiv 2412.19437, section 3.2.2). MLPs that consist of such experts alone need
-// no all-reduces. All devices are counted with the visits of the busiest one (`expert_imbalance`).
+// back, an all-to-all each, in the forward and in the backward, and with recompute `full` once more.
+// Experts are equally loaded, and each token-expert pair is a vector of its own. With hierarchical dispatch,
+// a device sends a token once to each other host with any of its experts, to the device of the same local
+// rank, which forwards it once to each device with any of these experts; results return the same way, summed
+// on each host (DeepEP; DeepSeek-AI, arXiv 2412.19437, section 3.2.2). MLPs that consist of such experts
+// alone need no all-reduces. All devices are charged with the load of the busiest one (`expert_imbalance`).
 
 // The following functions take plans whose stages are the virtual stages (expand_virtual_stages).
 
@@ -176,8 +180,9 @@ class LayerBytes {
 /// all-reduces that profiled layer times already contain (LayerTimes::includes_all_reduces).
 std::vector<Communication> pipeline_communications(const Topology& topology, const LayerBytes& bytes,
                                                    const Plan& plan, int pipeline);
-/// The hosts between which a group that divides experts dispatches tokens hierarchically; 1 if it does not,
-/// because it is on one host, or its hosts do not follow each other with equally many devices.
+/// The number of hosts among which an expert-parallel group dispatches tokens hierarchically. 1 if it
+/// dispatches directly: because the job says so, it is on one host, or its hosts do not have equal,
+/// consecutive blocks of it.
 int dispatching_hosts(const Topology& topology, const ExecutionConfig& execution, std::span<const int> group);
 /// Communications among replicas, and between copies of tied parameters, in the order in which they begin.
 /// Replicas that partition gradients must each be a stage on a device (check_optimizer_sharding); what they

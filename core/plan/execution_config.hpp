@@ -78,7 +78,7 @@ struct ExecutionConfig {
   int context = 1, expert = 1;
   ContextExchange context_exchange = ContextExchange::ring;
   ExpertDispatch expert_dispatch = ExpertDispatch::flat;
-  double expert_imbalance = 1;  // visits of experts on the busiest device ÷ the mean of their devices
+  double expert_imbalance = 1;  // tokens routed to the busiest device of an expert-parallel group ÷ the mean
   Schedule schedule = Schedule::gpipe;
   std::optional<int> chunks = {};  // virtual stages per device, for schedule interleaved
   /// Micro-batches after which the pipeline is flushed; empty: once per iteration.
@@ -91,7 +91,7 @@ struct ExecutionConfig {
   bool optimizer_offload = false;
   bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
   Recomputation recomputation = Recomputation::none;
-  /// With Recomputation::full: only so many of the first layers of every (virtual) stage are recomputed;
+  /// With Recomputation::full: the number of first layers of every (virtual) stage that are recomputed;
   /// empty: all. The embedding and the head are parts of the first and of the last layer (LayerKinds).
   std::optional<int> recompute_layers = {};
   Compression compression = {};
@@ -110,8 +110,8 @@ struct ExecutionConfig {
 
   /// Groups of tensor-parallel devices in a stage, which compute different tokens.
   int token_parts() const { return context * stage_data.value_or(1); }
-  /// How many of the `layers` of a stage are recomputed, the first ones, if `recomputation` is not none; or
-  /// of all layers of `stages` stages with equally many layers.
+  /// Number of recomputed layers among `layers`, which `stages` (virtual) stages divide equally. They are the
+  /// first ones of each stage. Only meaningful if `recomputation` is not none.
   int recomputed_layers(int layers, int stages = 1) const {
     return recompute_layers ? std::min(layers, *recompute_layers * stages) : layers;
   }

@@ -84,9 +84,15 @@ double attention_share(const Layer& kind) {
   return kind.forward.value() > 0 ? kind.attention / kind.forward : 0;
 }
 
-/// Forward FLOPs of a device whose routed experts have more visits than the mean ÷ those without.
-double routed_growth(const Layer& kind, const StageMesh& mesh) {
-  return kind.forward.value() > 0 ? 1 + (mesh.routed_load() - 1) * (kind.routed / kind.forward) : 1;
+/// What the device with the busiest experts computes. (Only products are counted, of which the backward has
+/// twice as many.)
+Layer with_routed_load(Layer kind, double load) {
+  const Flops more = kind.routed * (load - 1);
+  kind.forward += more;
+  kind.mlps += more;
+  kind.routed += more;
+  kind.backward += 2 * more;
+  return kind;
 }
 
 double tied_share(const Layer& kind) {
@@ -274,24 +280,27 @@ ProfiledTime LayerTimes::profiled_on_mesh(const LayerProfile& profile, const Gpu
   return time;
 }
 
-/// Seconds per parameter of an update on the host, whose processors and memory its devices share: gradients
-/// there, the optimizer, weights back. Throws Error if the link to the host is not known.
+/// Seconds per parameter of an update on the host: gradients cross the link, the CPUs update the weights, and
+/// these return. All devices of a host share its CPUs; devices of other hosts are counted with those of the
+/// largest host that has such a GPU. Throws Error if the GPU has no `host_link`.
 double LayerTimes::host_update_s(const Gpu& gpu) const {
   if (!gpu.host_link)
-    throw Error("", fmt::format("times of optimizer {} on GPU {} cannot be estimated: its entry in the "
-                                "catalogue has no `host_link`",
+    throw Error("", fmt::format("the update time of optimizer {} cannot be estimated: GPU {} has no "
+                                "`host_link`; add it to the GPU catalogue",
                                 name_of(job_.training.optimizer), gpu.name));
   std::map<int, int> devices;  // by host
+  for (const Device& it : topology_.devices) ++devices[it.host];
   int most = 1;
   for (const Device& it : topology_.devices)
-    if (it.gpu >= 0 && topology_.gpus[at(it.gpu)].name == gpu.name) most = std::max(most, ++devices[it.host]);
+    if (it.gpu >= 0 && topology_.gpus[at(it.gpu)].name == gpu.name) most = std::max(most, devices[it.host]);
   return traits(job_.training.optimizer).host_link_bytes * bits_per_byte / gpu.host_link->value() +
          host_update_s_per_parameter * most;
 }
 
 LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Problem& problem) const {
   const StageMesh mesh = stage_mesh(execution_, at(devices));
-  const bool shards_updates = traits(execution_.optimizer_sharding).optimizer;
+  const bool shards_updates = traits(execution_.optimizer_sharding).optimizer,
+             updates_on_host = traits(job_.training.optimizer).host_link_bytes > 0;
   const Calibration& constants = problem.constants;
   const double scale = constants.compute_scale;
   const RooflineConstants estimated = problem.roofline.of(job_.training);
@@ -318,26 +327,27 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Probl
         time.backward_s *= scale;
         if (time.update_s) *time.update_s *= scale;
         times.includes_all_reduces = times.includes_all_reduces || time.includes_all_reduces;
-        times.has_unknown_updates = times.has_unknown_updates || (kind.parameters > 0 && !time.update_s);
+        times.has_unknown_updates =
+            times.has_unknown_updates || (kind.parameters > 0 && !time.update_s && !updates_on_host);
       } else {
         const ProfileRow row = row_of(kind);
         time = {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s};
       }
-      time.forward_s *= routed_growth(kind, mesh);
-      time.backward_s *= routed_growth(kind, mesh);
-      const double recompute_s = time.forward_s * recomputed_share(kind, execution_.recomputation);
-      double update = traits(job_.training.optimizer).host_link_bytes > 0
-                          ? mesh.held_parameters(kind) * host_update_s(gpu)
-                          : time.update_s.value_or(0);
+      const Layer busiest = with_routed_load(kind, mesh.routed_load());
+      if (kind.forward.value() > 0) time.forward_s *= busiest.forward / kind.forward;
+      if (kind.backward.value() > 0) time.backward_s *= busiest.backward / kind.backward;
+      const double recompute_s = time.forward_s * recomputed_share(busiest, execution_.recomputation);
+      double update =
+          updates_on_host ? mesh.held_parameters(kind) * host_update_s(gpu) : time.update_s.value_or(0);
       if (shards_updates && kind.parameters > 0)
         update *= kind.parameters / mesh.devices() / mesh.held_parameters(kind);
       // All steps of the attention but the last, which needs the last keys and values.
       const double hidden = traits(execution_.context_exchange).overlaps
-                                ? attention_share(kind) * (mesh.context - 1) / mesh.context
+                                ? attention_share(busiest) * (mesh.context - 1) / mesh.context
                                 : 0;
       const bool repeats_attention = traits(execution_.recomputation).repeats_attention;
       times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update,
-                               update * tied_share(kind), time.backward_s * weight_gradient_share(kind),
+                               update * tied_share(kind), time.backward_s * weight_gradient_share(busiest),
                                hidden * time.forward_s,
                                hidden * (time.backward_s + (repeats_attention ? time.forward_s : 0))});
       LayerTime& kept = times.kept_by_kind.emplace_back(times.by_kind.back());
@@ -367,13 +377,15 @@ LayerTime LayerTimes::of(int layer, int device, int devices, bool recomputed) co
     throw Error("", fmt::format("the speed of device {} is unknown: it has no `gpu` in the topology", it.id));
   const Times& times = times_of(device, devices);
   if (!times.error.empty()) throw Error("", fmt::format("device {}: {}", it.id, times.error));
+  // A slower device does not slow its host down.
+  const double update_speed = traits(job_.training.optimizer).host_link_bytes > 0 ? 1 : it.speed;
   LayerTime sum;
   for (const int kind : kinds_.kinds_of_layer[at(layer)]) {
     const LayerTime& time = (recomputed ? times.by_kind : times.kept_by_kind)[at(kind)];
     sum.forward_s += time.forward_s / it.speed;
     sum.backward_s += time.backward_s / it.speed;
-    sum.update_s += time.update_s / it.speed;
-    sum.tied_update_s += time.tied_update_s / it.speed;
+    sum.update_s += time.update_s / update_speed;
+    sum.tied_update_s += time.tied_update_s / update_speed;
     sum.weight_gradient_s += time.weight_gradient_s / it.speed;
     sum.hidden_forward_s += time.hidden_forward_s / it.speed;
     sum.hidden_backward_s += time.hidden_backward_s / it.speed;

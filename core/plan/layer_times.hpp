@@ -43,8 +43,8 @@ class LayerTimes {
 
   /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `devices`
   /// that share it. The backward includes what recomputation repeats of the forward, unless the layer is not
-  /// `recomputed` (ExecutionConfig::recompute_layers); the update is that of
-  /// all parameters that the device has, or with a sharded optimizer that of an equal part of the layer.
+  /// `recomputed` (ExecutionConfig::recompute_layers). The update is that of all parameters that the device
+  /// has, or with a sharded optimizer that of an equal part of the layer.
   /// Throws Error if the time cannot be determined: no GPU given, neither a profile of it nor a peak, or a
   /// profile without the layer.
   LayerTime of(int layer, int device, int devices, bool recomputed = true) const;
@@ -61,7 +61,7 @@ class LayerTimes {
   /// Times of all layers on one GPU in stages of one size; an empty list and the reason in `error` if they
   /// cannot be determined.
   struct Times {
-    std::vector<LayerTime> by_kind, kept_by_kind;        // the latter if not recomputed
+    std::vector<LayerTime> by_kind, kept_by_kind;        // the latter of layers that are not recomputed
     std::vector<std::string> extrapolated, beyond_peak;  // names of kinds
     bool includes_all_reduces = false;
     bool has_unknown_updates = false;  // for layers with parameters; unknown updates count as 0

@@ -230,7 +230,7 @@ Values run_optimizers(const TargetTraits& target, const Job& job) {
   return {name_of(target.optimizer(job.training.optimizer, job.training.precision))};
 }
 
-/// Trainers with NCCL have instances only of a sharded optimizer (can_synchronize).
+/// NCCL-based trainers support instances only with a sharded optimizer (can_synchronize).
 Values run_gradient_syncs(const TargetTraits& target, const Job& job) {
   const bool may_shard = job.automatic[Setting::optimizer_sharding] ||
                          job.execution.optimizer_sharding == OptimizerSharding::zero1;
@@ -247,7 +247,7 @@ Values run_optimizer_shardings(const TargetTraits& target, const Job& job) {
   if (target.nccl_chooses_all_reduce && has_instances) return {name_of(OptimizerSharding::zero1)};
   const Optimizer optimizer = target.optimizer(job.training.optimizer, job.training.precision);
   if ((target.shards_bf16 && job.training.precision == Precision::bf16) ||
-      traits(optimizer).host_link_bytes > 0)  // Megatron-LM
+      traits(optimizer).host_link_bytes > 0)  // --optimizer-cpu-offload requires zero1
     return {name_of(OptimizerSharding::zero1)};
   return values_of(target.optimizer_shardings);
 }
@@ -357,8 +357,8 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .meaning =
              "optimizer; a number is the bytes per parameter on the device. adam-14 has moments in bf16, "
              "adam-8bit in 8 bits, adafactor-10 a factored second moment only, muon-14 one momentum, "
-             "which it orthogonalizes. adam-offload has fp32 weights and moments on the host, whose "
-             "processors update them",
+             "which it orthogonalizes. adam-offload keeps fp32 weights and moments in host memory, where "
+             "the CPUs update them",
          .is_always_written = true,
          .runs = run_optimizers,
          .target_rank = 1}),
@@ -409,10 +409,13 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::context_exchange>(
         {.kind = Setting::context_exchange,
          .name = "context_exchange",
-         .meaning = "how context-parallel groups compute attention: ring passes keys and values around while "
-                    "attention is computed (arXiv 2310.01889); all-gather collects them before; all-to-all "
-                    "exchanges tokens for heads, whose number must be a multiple of `tensor` × `context` "
-                    "(Ulysses, arXiv 2309.14509)",
+         .meaning =
+             "how context-parallel groups exchange data for attention: ring passes keys and values around "
+             "while "
+             "attention is computed (arXiv 2310.01889); all-gather collects all keys and values before "
+             "attention; all-to-all gives each device some heads of all tokens, so the numbers of attention "
+             "heads and of key-value heads must be multiples of `tensor` × `context` (Ulysses, arXiv "
+             "2309.14509)",
          .may_be_auto = true,
          .may_be_list = true,
          .runs = run_kinds<&TargetTraits::context_exchanges>,
@@ -447,10 +450,11 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::expert_dispatch>(
         {.kind = Setting::expert_dispatch,
          .name = "expert_dispatch",
-         .meaning = "how devices that divide experts send tokens to them: flat sends a vector for each visit "
-                    "of an expert; hierarchical sends one to each host with experts of a token, where it is "
-                    "forwarded, and results are added up before they return (DeepEP). The choice of experts "
-                    "is assumed to be random",
+         .meaning =
+             "how tokens reach experts on other devices: flat sends a vector for each expert that a token is "
+             "routed to; hierarchical sends one vector to each host that has any of them, forwards it within "
+             "the host, and sums the results there before they return (DeepEP). Routing is assumed to be "
+             "random",
          .may_be_auto = true,
          .may_be_list = true,
          .runs = run_kinds<&TargetTraits::expert_dispatches>,
@@ -459,9 +463,11 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::expert_imbalance>(
         {.kind = Setting::expert_imbalance,
          .name = "expert_imbalance",
-         .meaning = "visits of experts on the busiest of the devices that divide them ÷ the mean, or the "
-                    "capacity factor of a router that pads: computations of routed experts, what they keep, "
-                    "and all-to-alls are that much larger. 1: balanced",
+         .meaning =
+             "tokens routed to the busiest device of an expert-parallel group ÷ the mean over the group, or "
+             "the "
+             "capacity factor of a router that pads. It multiplies the compute and the activations of routed "
+             "experts, and the all-to-alls. 1: balanced",
          .runs = run_expert_imbalance,
          .diff = {.rank = 1}}),
     of<&ExecutionConfig::schedule>(
@@ -602,10 +608,11 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .name = "recompute_layers",
          .section = SettingSection::training,
          .meaning =
-             "with `recompute: full`, only so many of the first layers of every stage (with chunks: of "
-             "every virtual stage) are recomputed, and the others keep their activations, as with "
-             "Megatron-LM's `--recompute-method block`. Default: all. `auto` requires that `recompute` "
-             "is full or may become it",
+             "with `recompute: full`, recompute only the first so many layers of every stage (with chunks: "
+             "of "
+             "every virtual stage); the others keep their activations, as with Megatron-LM's "
+             "`--recompute-method block`. Default: all. `auto` requires that `recompute` is full, auto, or a "
+             "list with full",
          .may_be_auto = true,
          .runs = run_recompute_layers,
          .diff = {.none = "all", .rank = 1}}),
@@ -684,6 +691,11 @@ std::vector<const SettingTraits*> settings_by_rank(int (*rank)(const SettingTrai
 SettingValue default_value(Setting setting) {
   static const Job job;
   return traits(setting).get(job);
+}
+
+bool has_no_effect(const Job& job, Setting setting) {
+  return (setting == Setting::context_exchange && job.execution.context == 1) ||
+         (setting == Setting::expert_dispatch && job.execution.expert == 1);
 }
 
 std::vector<SettingValue> values_run(const TargetTraits& target, const Job& job, Setting setting) {

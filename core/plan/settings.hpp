@@ -88,6 +88,8 @@ SettingValue without_preset(const SettingValue& value);
 /// The notation of files: "1f1b", "true", "1000000000 bps"; empty if there is none.
 std::string format_value(const SettingValue& value);
 
+/// Whether the setting has no effect with the degrees of the job, whatever its value.
+bool has_no_effect(const Job& job, Setting setting);
 /// What a target runs for the job (SettingTraits::runs); empty: whatever the job says.
 std::vector<SettingValue> values_run(const TargetTraits& target, const Job& job, Setting setting);
 

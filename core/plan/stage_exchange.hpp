@@ -12,8 +12,8 @@ enum class ContextExchange : unsigned char { ring, all_gather, all_to_all };
 struct ContextExchangeTraits {
   ContextExchange kind;
   std::string_view name;  // in jobs
-  bool overlaps;          // with the attention of the keys and values that arrived before
-  bool divides_heads;     // each device computes some heads of all tokens
+  bool overlaps;          // messages overlap with the computation of attention
+  bool divides_heads;     // each device computes some heads, of all tokens
 };
 
 /// A row for each value, in the order of the enum.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/plan/job.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm {
 
@@ -21,9 +22,9 @@ int expert_count(const Model& model) {
   return transformer != nullptr ? transformer->experts.count : 0;
 }
 
-double vectors_per_visit(const Experts& experts, int hosts) {
-  const double elsewhere = experts.count - static_cast<double>(experts.count) / hosts;
-  double none = 1;  // probability that a token visits no expert of a host
+double vectors_per_visit(const Experts& experts, int parts) {
+  const double elsewhere = experts.count - static_cast<double>(experts.count) / parts;
+  double none = 1;  // probability that a token visits no expert of a part
   for (int visit = 0; visit < experts.per_token; ++visit)
     none *= std::max(0.0, elsewhere - visit) / (experts.count - visit);
   return (1 - none) / experts.per_token;
@@ -38,8 +39,8 @@ std::string head_obstacle(const Job& job, const Transformer& model) {
   for (const auto& [what, heads] : {std::pair("attention", model.heads), std::pair("key-value", key_heads)})
     if (heads % parts != 0)
       return fmt::format(
-          "context_exchange all-to-all divides {} {} heads among tensor {} × context {} devices", heads, what,
-          job.parallelism.tensor, job.execution.context);
+          "{} {} heads are not a multiple of tensor {} × context {}, as context_exchange all-to-all requires",
+          heads, what, job.parallelism.tensor, job.execution.context);
   return "";
 }
 
@@ -72,6 +73,8 @@ std::string mesh_obstacle(const Job& job) {
   // to do with a causal mask.
   if (model->sequence % (2 * context) != 0)
     return fmt::format("sequence {} is not a multiple of 2 × context {}", model->sequence, context);
+  if (std::string what = job.target ? context_obstacle(traits(*job.target), job) : ""; !what.empty())
+    return what;
   return traits(job.execution.context_exchange).divides_heads ? head_obstacle(job, *model) : "";
 }
 

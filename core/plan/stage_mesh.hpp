@@ -29,7 +29,7 @@ struct StageMesh {
   int token_parts() const { return context * data; }
   int devices() const { return tensor * token_parts(); }
   bool divides_experts() const { return expert > 1; }
-  /// Visits of experts on the busiest device ÷ the mean. A device that has all experts has a mean number.
+  /// Tokens routed to the busiest device's experts ÷ the mean; 1 if every device has all experts.
   double routed_load() const { return divides_experts() ? expert_imbalance : 1; }
   /// Into how many shards experts are divided, or other parameters.
   int shards(bool experts) const { return experts && divides_experts() ? expert : tensor; }
@@ -56,10 +56,10 @@ struct Job;
 int devices_per_stage(const Job& job);
 /// Experts of each layer of the model that has them; 0 if none has.
 int expert_count(const Model& model);
-/// Vectors that a token sends to each of `hosts` hosts with equally many experts ÷ its visits of experts, if
-/// it chooses experts at random, and sends one vector to a host that has any of them. (Routers that limit the
-/// hosts of a token send fewer.)
-double vectors_per_visit(const Experts& experts, int hosts);
+/// Vectors that a token sends to each of `parts` hosts, or devices, ÷ the number of experts it is routed to.
+/// Parts have equally many experts, routing is random, and a part with any of a token's experts gets one
+/// vector. (Routers that limit the hosts of a token send fewer.)
+double vectors_per_visit(const Experts& experts, int parts);
 /// Why the degrees of the job do not fit together or its model; empty if they do.
 std::string mesh_obstacle(const Job& job);
 /// Sets `stage_data` to the smallest number with which a stage has enough devices for `expert`.

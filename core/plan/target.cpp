@@ -53,9 +53,9 @@ constexpr std::array torchtitan_precisions = {Precision::bf16, Precision::tf32, 
 
 // NCCL's rings follow the ranks of a group, host by host. DT-FM: data_parallel/dist_dp_utils.py.
 constexpr std::array only_ring = {GradientSync::ring};
-// With instances of a sharded optimizer. Megatron-LM: --num-distributed-optimizer-instances
-// (parallel_state.py); FSDP2: a mesh of two dimensions, in torchtitan data_parallel_replicate_degree ×
-// data_parallel_shard_degree.
+// Megatron-LM and FSDP2 also run several instances of a sharded optimizer. Megatron-LM:
+// --num-distributed-optimizer-instances (parallel_state.py); FSDP2: a two-dimensional mesh, in torchtitan
+// data_parallel_replicate_degree × data_parallel_shard_degree.
 constexpr std::array rings = {GradientSync::ring, GradientSync::hierarchical_ring};
 constexpr std::array dtfm_syncs = {GradientSync::ring, GradientSync::sharded_ps, GradientSync::central_ps};
 
@@ -80,11 +80,23 @@ constexpr std::array torchtitan_shardings = {OptimizerSharding::none, OptimizerS
                                              OptimizerSharding::zero3};
 constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding::zero1};
 
-// core/models/gpt/gpt_layer_specs.py of megatron-core 0.16.1. Its gated delta nets and gates of attention are
-// experimental.
 constexpr std::array megatron_context_exchanges = {ContextExchange::ring, ContextExchange::all_gather,
                                                    ContextExchange::all_to_all};
 constexpr std::array megatron_dispatches = {ExpertDispatch::flat, ExpertDispatch::hierarchical};
+
+/// Assertions of Transformer Engine (attn_forward_func_with_cp), from memory: it is not installed in tests.
+std::string_view transformer_engine_obstacle(const Transformer& model, ContextExchange exchange) {
+  if (model.latent.kv_rank > 0 && exchange != ContextExchange::ring)
+    return "latent attention requires context_exchange ring";
+  if (has_block(model, Mixer::window_attention) && exchange == ContextExchange::ring)
+    return "sliding windows require context_exchange all-gather or all-to-all";
+  if (model.attention_sinks && exchange != ContextExchange::all_to_all)
+    return "attention sinks require context_exchange all-to-all";
+  return "";
+}
+
+// core/models/gpt/gpt_layer_specs.py of megatron-core 0.16.1. Its gated delta nets and gates of attention are
+// experimental.
 constexpr std::array megatron_features = {ModelFeature::latent_attention, ModelFeature::experts,
                                           ModelFeature::block_kinds,      ModelFeature::window,
                                           ModelFeature::prediction,       ModelFeature::attention_sinks,
@@ -222,6 +234,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .context_parallelism = true,
      .expert_parallelism = true,
      .context_exchanges = megatron_context_exchanges,
+     .context_obstacle = transformer_engine_obstacle,
      .expert_dispatches = megatron_dispatches,
      .tensor_division = TensorDivision::widths,
      .overlap = true,
@@ -397,6 +410,12 @@ std::string quantization_obstacle(const Job& job, int tensor) {
   const auto first =
       std::find_if(found.begin(), found.end(), [](const std::string& it) { return !it.empty(); });
   return first == found.end() ? "" : *first;
+}
+
+std::string context_obstacle(const TargetTraits& target, const Job& job) {
+  const auto* model = std::get_if<Transformer>(&job.model);
+  if (model == nullptr || job.execution.context == 1 || target.context_obstacle == nullptr) return "";
+  return std::string(target.context_obstacle(*model, job.execution.context_exchange));
 }
 
 std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tensor) {

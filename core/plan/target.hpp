@@ -92,6 +92,8 @@ struct TargetTraits {
   bool context_parallelism = false;
   bool expert_parallelism = false;  // divides experts among the devices of a stage
   std::span<const ContextExchange> context_exchanges = ring_only;
+  /// What a model requires of context parallelism, if it does not have it; empty otherwise. May be null.
+  std::string_view (*context_obstacle)(const Transformer&, ContextExchange) = nullptr;
   std::span<const ExpertDispatch> expert_dispatches = flat_only;
   TensorDivision tensor_division = TensorDivision::heads;
   FlushSupport flushes = FlushSupport::never;
@@ -142,8 +144,10 @@ bool may_flush(const Job& job);
 std::string quantization_obstacle(const Job& job, int tensor);
 /// Why a target cannot divide the layers of the job's model among so many devices; empty if it can.
 std::string tensor_obstacle(const TargetTraits& target, const Job& job, int tensor);
-/// Whether the job's target runs its gradient synchronization with its optimizer sharding: trainers with NCCL
-/// have instances only of a sharded optimizer.
+/// Why a target cannot divide the sequences of the job's model as the job does; empty if it can.
+std::string context_obstacle(const TargetTraits& target, const Job& job);
+/// Whether the target can combine the job's gradient_sync with its optimizer_sharding: NCCL-based trainers
+/// support instances only with a sharded optimizer.
 bool can_synchronize(const Job& job);
 /// Whether every pipeline is a single stage on a single device, because of the job's optimizer sharding.
 bool requires_single_devices(const Job& job);

@@ -29,6 +29,7 @@ class Requirements {
   void check() const {
     check_model(target_, job_);
     if (!target_.context_parallelism) check_no_context_parallelism();
+    if (const std::string what = context_obstacle(target_, job_); !what.empty()) reject(what);
     if (!target_.expert_parallelism) check_no_expert_parallelism();
     if (!target_.tensor_parallelism) check_no_tensor_parallelism();
     check_chunks();

@@ -39,7 +39,7 @@ std::optional<SettingValue> weaker_sharding(const TargetTraits& target, const Jo
   return name_of(OptimizerSharding::zero1);
 }
 
-/// The rings of trainers, inside sites, that replace other messages inside sites.
+/// hierarchical-ring, if the target runs it and the job's algorithm also shards inside sites.
 std::optional<SettingValue> same_sharing(const std::vector<SettingValue>& run, const Job& job) {
   const SettingValue rings = name_of(GradientSync::hierarchical_ring);
   if (!traits(job.execution.gradient_sync).shares_by_site() || !is_among(run, rings)) return std::nullopt;

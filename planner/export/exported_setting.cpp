@@ -16,7 +16,8 @@ std::string exported_value(const ExportBundle& bundle, Setting setting) {
   if (setting == Setting::pipeline) return fmt::format("{}", stage_count(bundle));
   if (setting == Setting::data) return fmt::format("{}", replica_count(bundle));
   if (setting == Setting::tensor) return fmt::format("{}", tensor_degree(bundle));
-  if (traits(setting).is_within_tensor_groups && tensor_degree(bundle) == 1)
+  if ((traits(setting).is_within_tensor_groups && tensor_degree(bundle) == 1) ||
+      has_no_effect(bundle.job, setting))
     return format_value(default_value(setting));
   return format_value(traits(setting).get(bundle.job));
 }

@@ -243,8 +243,12 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
         "and groups of experts, on which plans do not depend");
   if (const double imbalance = bundle.job.execution.expert_imbalance; imbalance > 1)
     notes.push_back(fmt::format(
-        "expert_imbalance {} is what the plan assumes of the router; megatron.sh sets no capacity",
-        imbalance));
+        "the plan assumes expert_imbalance {}; megatron.sh sets no expert capacity factor", imbalance));
+  if (bundle.job.execution.expert > 1 && bundle.job.execution.expert_dispatch == ExpertDispatch::hierarchical)
+    notes.emplace_back(
+        "DeepEP must be installed; between hosts it requires 8 GPUs of each group on every host, otherwise "
+        "use "
+        "--moe-flex-dispatcher-backend hybridep");
   if (model.latent.kv_rank > 0)
     notes.emplace_back(
         "--rotary-scaling-factor in megatron.sh is 1: positions are rotary without the extension to longer "
@@ -254,7 +258,8 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
         "the losses of multi-token prediction have Megatron-LM's weight 0.1 (--mtp-loss-scaling-factor)");
   if (model.predicted_tokens > 0 && bundle.job.execution.recompute_layers)
     notes.emplace_back(
-        "Megatron-LM recomputes no module for multi-token prediction with --recompute-method block");
+        "with --recompute-method block, Megatron-LM does not recompute the modules for multi-token "
+        "prediction");
   if (model.kv_heads > 0 && model.kv_heads < tensor)
     notes.push_back(
         fmt::format("{} key-value heads are replicated on {} GPUs, which requires megatron-core "

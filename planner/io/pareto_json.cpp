@@ -30,6 +30,8 @@ ordered_json point_json(const api::PlanAnswer& answer, const api::ParetoPoint& c
   json["decisions"].erase("tensor");
   for (const char* key : {"recompute_layers", "chunks", "flush", "context", "expert"})
     if (json["decisions"][key] == 0) json["decisions"].erase(key);
+  for (const char* key : {"context_exchange", "expert_dispatch"})
+    if (json["decisions"][key] == "none") json["decisions"].erase(key);
   json["plan"] = plan_document(api::answer_of(
       candidate, answer.objective,
       front.results.empty() ? std::vector<api::SimulatedTimes>() : front.results[costs.candidate].simulated));

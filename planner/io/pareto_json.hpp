@@ -13,8 +13,10 @@ namespace dtfm::io {
 ///   simulated                {iteration_time_s, usd}, which determine the front; null if not simulated
 ///   devices, pipeline, data, tensor
 ///   decisions                {micro_batch, recompute, recompute_layers, schedule, chunks, flush,
-///                            gradient_sync, optimizer_sharding, activations, gradients}; recompute_layers,
-///                            chunks and flush only if the plan uses them
+///                            gradient_sync, optimizer_sharding, context, context_exchange, expert,
+///                            expert_dispatch, activations, gradients}; recompute_layers, chunks, flush,
+///                            context, context_exchange, expert and expert_dispatch only if the plan uses
+///                            them
 ///   plan                     a complete plan file, dtfm-plan/1
 /// The answer must have a front. Equal answers give equal bytes.
 std::string pareto_json(const api::PlanAnswer& answer);

@@ -14,7 +14,8 @@ nlohmann::ordered_json plan_document(const api::PlanAnswer& answer);
 
 /// What the planner may decide besides the devices and layers of stages: micro_batch, recompute,
 /// recompute_layers (0: all), schedule, chunks (0: none), flush (0: once per iteration), gradient_sync,
-/// optimizer_sharding, tensor, activations and gradients.
+/// optimizer_sharding, tensor, context and expert (0: not used), context_exchange and expert_dispatch (none:
+/// not used), activations and gradients.
 nlohmann::ordered_json decisions_json(const Plan& plan);
 /// [finalist]: those of its decisions in which the finalists differ.
 std::vector<nlohmann::ordered_json> differing_decisions(const std::vector<api::Finalist>& finalists);

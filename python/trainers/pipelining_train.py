@@ -1,8 +1,9 @@
 """Trains the plan in pipeline.json with torch.distributed.pipelining (written for PyTorch 2.15).
 
 gpipe and 1f1b-blocking run as ScheduleGPipe and Schedule1F1B, other schedules in the order of schedule.csv, which has a row
-of operations for every device of a pipeline. With zero1, FSDP2 shards the parameters of a stage (fully_shard), in several
-instances as HYBRID_SHARD; with context, ranks divide the tokens of every sequence. Messages go through NCCL on GPUs, and through Gloo without.
+of operations for every device of a pipeline. With zero1, FSDP2 shards the parameters of a stage (fully_shard); with several
+instances, it shards within each and replicates across them (HSDP). With context, ranks divide the tokens of every sequence.
+Messages go through NCCL on GPUs, and through Gloo without.
 """
 from __future__ import annotations
 
@@ -202,12 +203,12 @@ class Training:
         self.schedule = self.make_schedule(stages)
 
     def make_mesh(self, copies: int, devices: int, device: str) -> DeviceMesh:
-        """The ranks with the same stages: a row for each instance of the optimizer, whose ranks follow one another."""
+        """The mesh of ranks with the same stages. Each row is an instance of the optimizer: consecutive ranks."""
         instances, rank = self.plan.options["instances"], dist.get_rank()
         if instances == 1:
             return DeviceMesh.from_group(self.copies_group, device)
         all_ranks = torch.arange(dist.get_world_size()).view(devices, instances, copies // instances)
-        groups = [None, None]  # across instances and in one; every rank makes every group
+        groups = [None, None]  # across instances, within an instance; every rank must create every group
         for ranks in all_ranks:
             for dimension, lines in enumerate((ranks.T, ranks)):
                 for line in lines.tolist():

@@ -47,8 +47,7 @@ struct Part {
 struct StageExchange {
   Activity activity;
   std::vector<Communication> of_group;  // those of the first group
-  /// Each of the messages of all groups: its size ÷ what a device of the first group sends to a peer, and to
-  /// whom it goes.
+  /// A message of any group: its size ÷ that of a message of the first group, its sender and its receiver.
   struct Message {
     Channel channel;
     int rank = 0, peer = no_index;  // no peer: the next device of the ring
@@ -207,7 +206,8 @@ void PipelineGraph::find_communications() {
 }
 
 /// Adds the messages of one group: an all-reduce goes around a ring on all channels between hosts, keys and
-/// values directly from each device to the next, all-to-alls to all. Groups may be spread differently.
+/// values directly from each device to the next, all-to-alls from each to all others. Groups may be spread
+/// over hosts differently.
 void PipelineGraph::add_exchange_messages(const std::vector<int>& stage, const Communication& it,
                                           StageExchange& exchange) {
   const std::vector<int>& devices = it.devices;

@@ -56,7 +56,7 @@ class CollectiveLowering {
   }
 
  private:
-  /// Those of the senders of the phase, which form a ring.
+  /// Finds the channels of the ring that the senders of the phase form.
   void find_channels(const CollectivePhase& phase) {
     if (!uses_channels_) return;
     std::vector<int> devices;
@@ -124,7 +124,7 @@ class CollectiveLowering {
     }
   }
 
-  /// Sends one of `chunks` chunks of `bytes`, on all channels between two hosts.
+  /// Sends one of the `chunks` chunks into which `bytes` are divided, on all channels between two hosts.
   int send_parts(const CollectivePhase& phase, int from, int to, double bytes, int chunks,
                  std::span<const int> after, int member) {
     auto parts = std::vector{std::pair(from, to)};
@@ -172,8 +172,8 @@ class CollectiveLowering {
   const SyncGroup& group_;
   CollectiveMessages list_;
   bool uses_channels_ = false;
-  std::vector<int> ring_;                 // devices of the current phase
-  std::optional<HostChannels> channels_;  // theirs
+  std::vector<int> ring_;                 // devices in the order of the current phase
+  std::optional<HostChannels> channels_;  // of ring_
   int shards_ = 1;                        // that messages carry
   std::vector<std::size_t> last_phase_;   // [member]: that sends to it
   // [member][shard]: the task after which its own data are ready, and the one that it has received last.

@@ -9,7 +9,6 @@
 #include "core/plan/sharing_replicas.hpp"
 
 namespace dtfm::sim {
-namespace {}  // namespace
 
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
@@ -27,7 +26,7 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       chain_(layer_chain(problem.job)),
       bytes_(problem.job, plan.execution) {}
 
-/// The first layers of a (virtual) stage are.
+/// Recomputed layers are the first ones of a (virtual) stage.
 bool LoadModel::is_recomputed(const Stage& stage, int layer) const {
   const auto [begin, end] = stage.layers;
   return layer < begin + execution_.recomputed_layers(end - begin);
@@ -159,8 +158,8 @@ StageLoad LoadModel::of(const Stage& stage) const {
   experts /= mesh.expert;
   const double parameters = dense + experts;
   load.output_bytes = bytes_.message(std::max(0, end - 1), static_cast<int>(stage.devices.size()));
-  // Updated parameters are copied to the device meanwhile, which in fp16 over PCI Express 3.0 takes less;
-  // gradients have been copied during the backward pass.
+  // Copying updated fp16 parameters to the device overlaps with the update, and takes less time over PCI
+  // Express 3.0. Gradients were copied during the backward pass.
   if (execution_.optimizer_offload) load.update_s = parameters * host_update_s_per_parameter;
   load.gradient_bytes = parameters * bytes.synced * execution_.compression.gradients;
   load.weight_bytes = parameters * bytes.checkpointed;

@@ -37,12 +37,12 @@ struct StageLoad {
 /// included (see core/plan/communication.hpp).
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
-/// those without the attention core (`selective`), or the inputs of the layers (`full`; of the first
-/// `recompute_layers`, if given), and the output until
-/// its gradient arrives. While computing, the activations that are recomputed for one layer are held as well;
-/// for the last layer they include those of the head, 4 s h + 4 s V bytes per sequence. Schedule `gpipe` also
-/// holds buffers for the gradients of input and output, which its trainers allocate for all micro-batches at
-/// once (measured: 8 MB each for incoming and outgoing activations and gradients).
+/// those without the attention core (`selective`), or the inputs of the layers (`full`; with
+/// `recompute_layers` only of the first ones), and the output until its gradient arrives. While computing,
+/// the activations that are recomputed for one layer are held as well; for the last layer they include those
+/// of the head, 4 s h + 4 s V bytes per sequence. Schedule `gpipe` also holds buffers for the gradients of
+/// input and output, which its trainers allocate for all micro-batches at once (measured: 8 MB each for
+/// incoming and outgoing activations and gradients).
 ///
 /// With optimizer sharding, each of n replicas (sharing_replicas, times the copies inside a stage) holds 1 /
 /// n of the state that is partitioned (arXiv 1910.02054, figure 1): of w bytes of weights, g of gradients and

@@ -283,8 +283,8 @@ TEST_CASE("hosts update offloaded parameters after they have crossed the link") 
       error_message([&] {
         return LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1);
       }) ==
-      "device d: times of optimizer adam-offload on GPU one cannot be estimated: its entry in the catalogue "
-      "has no `host_link`");
+      "device d: the update time of optimizer adam-offload cannot be estimated: GPU one has no `host_link`; "
+      "add it to the GPU catalogue");
   topology.gpus[0].host_link = BitsPerSecond(8 * 64e9);
   const double seconds = 872 * (8 / 64e9 + 2 * 0.22e-9);
   CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1).update_s == Approx(seconds));

@@ -87,7 +87,7 @@ TEST_CASE("a target restricts the values that a job lists") {
   CHECK(first_schedule(job) == Schedule::one_f_one_b_blocking);
 }
 
-TEST_CASE("trainers share a sharded optimizer by site with rings") {
+TEST_CASE("NCCL-based targets turn hierarchical into hierarchical-ring, and only with zero1") {
   const auto restricted = [](GradientSync sync, OptimizerSharding sharding, SettingSet automatic = {}) {
     Job job = llama_job();
     job.execution.gradient_sync = sync;

@@ -219,7 +219,7 @@ TEST_CASE("a token sends one vector to a host with any of its experts") {
   CHECK(vectors_per_visit({.count = 8, .per_token = 8, .width = 8}, 4) == Approx(1.0 / 8));
 }
 
-TEST_CASE("hierarchical dispatch is between equal ranks of hosts, then within hosts") {
+TEST_CASE("hierarchical dispatch sends between equal local ranks, then within hosts") {
   const Problem problem = dispatch_problem(hosts_with(2, 4, fast, fast), 8, ExpertDispatch::hierarchical);
   const Plan plan = staged_plan(problem.job, 1, 1, 8, 1);
   std::map<Payload, std::vector<std::vector<int>>> groups;
@@ -235,7 +235,7 @@ TEST_CASE("hierarchical dispatch is between equal ranks of hosts, then within ho
 }
 
 // On one host, and on hosts with different numbers of devices, the dispatch is flat.
-TEST_CASE("groups that hosts do not divide evenly dispatch tokens directly") {
+TEST_CASE("groups spread unevenly over hosts dispatch tokens directly") {
   const ExecutionConfig execution{.expert = 4, .expert_dispatch = ExpertDispatch::hierarchical};
   Topology topology = hosts_with(2, 3, fast, fast);
   const auto hosts_of = [&](std::vector<int> group) { return dispatching_hosts(topology, execution, group); };
@@ -247,17 +247,18 @@ TEST_CASE("groups that hosts do not divide evenly dispatch tokens directly") {
 }
 
 // H hosts of g devices. Per all-to-all, a device with V = 4096 bytes of visits sends p V ÷ 2 to each other
-// host, where p is the probability of a visit, then V ÷ g to each other device of its host. There are 4 in
-// each of 2 blocks.
-TEST_CASE("a hierarchical dispatch takes as long as both of its steps") {
+// host, where p is the probability of a visit, then H q V ÷ 2 to each other device of its host, of which a
+// token visits one with probability q. There are 4 in each of 2 blocks.
+TEST_CASE("a hierarchical dispatch takes the sum of its two steps") {
   for (const auto& [hosts, gpus] : {std::pair(2, 2), std::pair(4, 2), std::pair(2, 4), std::pair(4, 1)}) {
     CAPTURE(hosts, gpus);
     const Problem problem = dispatch_problem(hosts_with(hosts, gpus, link_of(0.001, 1e6), link_of(0.01, 1e5)),
                                              hosts * gpus, ExpertDispatch::hierarchical);
     const Plan plan = staged_plan(problem.job, 1, 1, hosts * gpus, 1);
-    const double per_host = 8.0 / hosts, none = (8 - per_host) * (7 - per_host) / (8 * 7);
+    const auto visited = [](double experts) { return 1 - (8 - experts) * (7 - experts) / (8 * 7); };
+    const double per_host = visited(8.0 / hosts), per_device = visited(8.0 / (hosts * gpus));
     const double seconds =
-        8 * (0.01 + (1 - none) * 4096 / 2 / 1e5 + (gpus > 1 ? 0.001 + 4096.0 / gpus / 1e6 : 0));
+        8 * (0.01 + per_host * 4096 / 2 / 1e5 + (gpus > 1 ? 0.001 + hosts * per_device * 4096 / 2 / 1e6 : 0));
     CHECK(std::abs(replay_makespan(iteration_graph(problem, plan)) / seconds - 1) < 1e-9);
     const cost::IterationModel model(problem, hosts * gpus);
     CHECK(cost::IterationEstimator(model).estimate_pipelines(plan).pipelines_s ==
@@ -279,7 +280,7 @@ TEST_CASE("messages of a hierarchical dispatch share network cards") {
 }
 
 // One of two groups is on a host, the other on two: both are counted.
-TEST_CASE("the slowest of differently spread groups counts") {
+TEST_CASE("the slowest expert-parallel group of a stage determines its time") {
   Topology topology = hosts_with(4, 2, link_of(0, 1e6), link_of(0, 1e5));
   Problem problem = dispatch_problem(topology, 4, ExpertDispatch::hierarchical);
   problem.job.execution.stage_data = 8;
@@ -287,7 +288,11 @@ TEST_CASE("the slowest of differently spread groups counts") {
   Plan plan = staged_plan(problem.job, 1, 1, 8, 1);
   Topology& changed = problem.topology.edit();
   for (int i = 0; i < 4; ++i) changed.devices[at(i)].host = 0;
-  const double within = 4096.0 / 4 / 1e6, across = 11.0 / 14 * 4096 / 2 / 1e5 + 4096.0 / 2 / 1e6;
+  // A token visits one of 4 devices with probability 1 − (6 · 5) ÷ (8 · 7) = 13 ÷ 28.
+  const double within = 13.0 / 28 * 4096 / 2 / 1e6, across = 11.0 / 14 * 4096 / 2 / 1e5 + 2 * within;
+  const cost::IterationModel model(problem, 8);
+  CHECK(cost::IterationEstimator(model).estimate_pipelines(plan).pipelines_s ==
+        Approx(8 * std::max(within, across)).epsilon(1e-9));
   CHECK(replay_makespan(iteration_graph(problem, plan)) ==
         Approx(8 * std::max(within, across)).epsilon(1e-9));
 }
@@ -314,6 +319,12 @@ TEST_CASE("the busiest device with experts determines times and memory") {
         Approx(seconds).epsilon(1e-9));
   CHECK(LoadModel(problem, plan).of(plan.pipelines[0].stages[0]).activation_bytes == 120.0 * b / e);
   CHECK(cost::StageCosts(problem, e).needs({0, 1}, 1).per_micro_batch == Approx(120.0 * b / e));
+  // Recomputed MLPs are those of the busiest device: 0.5 of 1 s, in which visits are half as many again.
+  Problem repeated = problem_of(e, 1.5);
+  std::get<LayerChain>(repeated.job.model).layers.front().mlps = Flops(0.5e12);
+  repeated.job.execution.recomputation = Recomputation::mlp;
+  CHECK(replay_makespan(iteration_graph(repeated, staged_plan(repeated.job, 1, 1, e, 1))) ==
+        Approx((3.75 + 0.75) * b / e + 6 * 1.5 * 4e6 * b / (e * e) / 1e6).epsilon(1e-9));
   // A device with all experts has all of their visits.
   const Problem undivided = problem_of(1, 1.5), balanced = problem_of(1, 1);
   CHECK(replay_makespan(iteration_graph(undivided, staged_plan(undivided.job, 1, 1, e, 1))) ==

@@ -136,7 +136,7 @@ TEST_CASE("hierarchical-ring uses rings inside the sites and across") {
 }
 
 // A half has n − 1 rounds, also with more than 32 devices, whose rounds are not evaluated one by one.
-TEST_CASE("half of a large ring takes half of its time") {
+TEST_CASE("a reduce-scatter around a large ring takes half the time of its all-reduce") {
   for (const int n : {8, 32, 33, 100}) {
     const Topology topology = flat_topology({n}, link_of(a, B), link_of(a, B));
     const ReplicaGroup group{all_of(topology), std::vector<int>(at(n), 1), S};

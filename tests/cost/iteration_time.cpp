@@ -351,7 +351,7 @@ TEST_CASE("the estimate is near the simulator if chunks wait for their sends") {
 // Two stages of three layers of 1 s and 2 s, of which the first one of each stage is recomputed, four
 // micro-batches, messages without time. gpipe: forward 3 + 3 + 3 · 3, backward 7 + 7 + 3 · 7. 1f1b: the
 // pipeline is filled and emptied in 3 + 7, and then each device computes 4 · (3 + 7).
-TEST_CASE("the estimate of partly recomputed stages is that of the simulator") {
+TEST_CASE("the estimate equals the simulated time of partly recomputed stages") {
   for (const auto& [schedule, seconds] :
        {std::pair(Schedule::gpipe, 15.0 + 35), std::pair(Schedule::one_f_one_b, 10.0 + 4 * 10)}) {
     Job job = chain_job(6, 0, 1);
@@ -366,7 +366,7 @@ TEST_CASE("the estimate of partly recomputed stages is that of the simulator") {
   }
 }
 
-TEST_CASE("chunks of an interleaved device are partly recomputed each") {
+TEST_CASE("recompute_layers applies to each chunk of an interleaved device") {
   Job job = chain_job(8, 0, 1);
   job.execution.schedule = Schedule::interleaved;
   job.execution.chunks = 2;

@@ -123,7 +123,7 @@ TEST_CASE("zero1 takes the halves of the synchronization and a part of the optim
   CHECK(regular_s(regular_problem(6, 2, zero1, GradientSync::sharded_ps), 2) == Approx(6.02 + 1));
 }
 
-TEST_CASE("zero1 with synchronization by site takes as long as in the simulator") {
+TEST_CASE("the estimate of zero1 with hierarchical synchronization equals the simulated time") {
   constexpr GradientSync direct = GradientSync::hierarchical, rings = GradientSync::hierarchical_ring;
   for (const auto& [sync, sites, expected_s] :
        {std::tuple(direct, std::vector{2, 2}, 11.0), std::tuple(direct, std::vector{3, 1}, 16.0),

@@ -187,7 +187,7 @@ TEST_CASE("a stage has the all-reduces of its layers") {
 // Layers of 1 s and 2 s on one device. The two that are recomputed take 1 s more, and keep an input of 40
 // bytes instead of 100; the others take no more, and the device holds one output until its gradient arrives.
 // The two halves of an interleaved device have one recomputed layer each.
-TEST_CASE("only the first layers of a stage are recomputed if the job says how many") {
+TEST_CASE("recompute_layers recomputes only the first layers of a stage") {
   Problem problem{mixed_topology(), chain_job(8, 0, 40), {}};
   problem.job.execution.recomputation = Recomputation::full;
   problem.job.execution.recompute_layers = 2;

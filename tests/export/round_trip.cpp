@@ -344,7 +344,7 @@ ExportBundle two_site_bundle(Target target) {
   return bundle;
 }
 
-TEST_CASE("trainers have an instance of a sharded optimizer in each site, with consecutive ranks") {
+TEST_CASE("an export gives each optimizer instance consecutive ranks at one site") {
   struct Case {
     const char *target, *file, *text;
   };

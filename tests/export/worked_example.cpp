@@ -75,6 +75,52 @@ TEST_CASE("Megatron gets its documented flags") {
   CHECK(has(file("megatron", "megatron.sh", RankOrder::pipeline_major), "\n  --use-tp-pp-dp-mapping\n"));
 }
 
+/// One pipeline of three stages of two devices, with these settings of parallelism and training.
+std::string plan_of_pairs(const std::string& parallelism, const std::string& training) {
+  std::string plan = worked_example;
+  const auto pipelines = plan.find(" \"pipelines\"");
+  plan.replace(pipelines, plan.npos, R"( "tensor": 1, "pipelines": [{"micro_batches": 16, "stages": [
+    {"layers": [0, 3], "devices": ["ga:0", "ga:1"]}, {"layers": [3, 5], "devices": ["gb:0", "gb:1"]},
+    {"layers": [5, 7], "devices": ["gc:0", "gc:1"]}]}]})");
+  const auto put = [&](const std::string& before, const std::string& text) {
+    plan.insert(plan.find(before) + before.size(), text);
+  };
+  put(R"("parallelism": {"schedule": "1f1b")", ", " + parallelism);
+  put(R"("precision": "fp16")", ", " + training);
+  return plan;
+}
+
+TEST_CASE("Megatron gets the exchanges of a stage and an offloaded optimizer") {
+  std::string plan = plan_of_pairs(
+      R"("tensor": 1, "context": 2, "context_exchange": "all-to-all", "expert": 2, "expert_dispatch": "hierarchical",
+         "optimizer_sharding": "zero1", "gradient_sync": "ring")",
+      R"("optimizer": "adam-offload")");
+  plan.replace(plan.find("fp16"), 4, "bf16");
+  const std::string_view tied = "\"tied\": false";
+  plan.replace(
+      plan.find(tied), tied.size(),
+      R"("tied": false, "attention": "flash", "gated": true, "biases": false, "norm": "rms", "positions": "rotary",
+    "experts": {"count": 8, "per_token": 2, "width": 1024})");
+  const std::string flags = file_text(make_export_files(plan, {"megatron"}), "megatron.sh");
+  for (const std::string_view flag :
+       {"--cp-comm-type a2a", "--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend deepep",
+        "--optimizer-cpu-offload", "--optimizer-offload-fraction 1", "--use-precision-aware-optimizer",
+        "--use-distributed-optimizer"}) {
+    CAPTURE(flag);
+    CHECK(has(flags, fmt::format("\n  {}\n", flag)));
+  }
+}
+
+TEST_CASE("settings without effect are exported as if they were absent") {
+  std::string plan = worked_example;
+  const std::string schedule = R"("schedule": "1f1b")";
+  plan.insert(plan.find(schedule) + schedule.size(),
+              R"(, "context_exchange": "all-to-all", "expert_dispatch": "hierarchical")");
+  const std::string flags = file_text(make_export_files(plan, {"megatron"}), "megatron.sh");
+  CHECK_FALSE(has(flags, "--cp-comm-type"));
+  CHECK_FALSE(has(flags, "--moe-token-dispatcher-type"));
+}
+
 TEST_CASE("Megatron gets the flags of latent attention and experts and predictions") {
   std::string plan = example_for("torchtitan");
   const std::string_view tied = "\"tied\": false";

@@ -183,7 +183,7 @@ TEST_CASE("settings that are auto are undecided and hold the first choice and re
   }
 }
 
-TEST_CASE("the number of recomputed layers may be open if recomputation may be full") {
+TEST_CASE("recompute_layers requires that recompute is or may become full") {
   for (const std::string recompute : {"full", "auto", "[none, full]"}) {
     const Job job =
         job_of(with("global_batch: 6", "global_batch: 6, recompute_layers: auto, recompute: " + recompute));

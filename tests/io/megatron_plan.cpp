@@ -470,9 +470,8 @@ TEST_CASE("a note for every flag that differs from the job has both values") {
   CHECK(notes_of(same + "--recompute-granularity full --recompute-method block --recompute-num-layers 2")
             .empty());
   CHECK(notes_of(same + "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2") ==
-        Notes{"--recompute-method uniform is among the flags, but the plan assumes recompute: full of 2 "
-              "layers of "
-              "every stage, as job small says"});
+        Notes{"--recompute-method uniform is among the flags, but the plan assumes recompute: full in "
+              "the first 2 layers of every stage, as job small says"});
 }
 
 TEST_CASE("recomputed modules of a model given layer by layer are compared") {

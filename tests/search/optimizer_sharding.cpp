@@ -52,7 +52,7 @@ TEST_CASE("stages with partitioned gradients have one device, whatever the degre
   CHECK(checked > 0);
 }
 
-TEST_CASE("trainers have instances only of sharded optimizers") {
+TEST_CASE("the search tries hierarchical-ring for trainers only with zero1") {
   for (const Target target : {Target::megatron, Target::torchtitan, Target::pytorch_pipelining}) {
     Problem problem = undecided_problem();
     problem.job.automatic[Setting::optimizer_sharding] = problem.job.automatic[Setting::gradient_sync] = true;

@@ -124,7 +124,7 @@ TEST_CASE("recomputed experts keep only the input of their layer") {
   CHECK(outputs.backward_s == none.backward_s);
 }
 
-TEST_CASE("no recomputed layers load a stage like recompute none, and all of them like full") {
+TEST_CASE("recompute_layers 0 loads a stage like recompute none, all layers like full") {
   const auto same = [](int layers, Recomputation like) {
     Job job = tiny_transformer(Recomputation::full);
     job.execution.recompute_layers = layers;

@@ -130,8 +130,9 @@ std::string constant(const MegatronFlags&, const MegatronRun&) {
 
 constexpr char adam[] = "adam", dropout[] = "0.1", layer_norm[] = "LayerNorm", learned[] = "learned_absolute",
                one[] = "1", two[] = "2", core_attention[] = "core_attn", vanilla[] = "vanilla",
-               allgather[] = "allgather", deepep[] = "deepep", delayed[] = "delayed", kv_lora_rank[] = "32",
-               qk_head_dim[] = "128", qk_pos_emb_head_dim[] = "64", v_head_dim[] = "128";
+               allgather[] = "allgather", deepep[] = "deepep", p2p[] = "p2p", delayed[] = "delayed",
+               kv_lora_rank[] = "32", qk_head_dim[] = "128", qk_pos_emb_head_dim[] = "64",
+               v_head_dim[] = "128";
 
 std::string context_word(ContextExchange exchange) {
   switch (exchange) {
@@ -145,7 +146,7 @@ std::string context_word(ContextExchange exchange) {
   return "a2a";
 }
 
-/// The setting of `--cp-comm-type`; other values remain as they are.
+/// The value of context_exchange for one of `--cp-comm-type`; unknown values are returned unchanged.
 std::string context_exchange(const std::string& word) {
   for (const ContextExchangeTraits& it : context_exchange_table())
     if (word == context_word(it.kind)) return std::string(it.name);
@@ -230,7 +231,8 @@ std::string says_modules(const Job& job) {
 
 std::string says_recompute_layers(const Job& job) {
   const auto layers = job.execution.recompute_layers;
-  return says<Setting::recompute>(job) + (layers ? fmt::format(" of {} layers of every stage", *layers) : "");
+  return says<Setting::recompute>(job) +
+         (layers ? fmt::format(" in the first {} layers of every stage", *layers) : "");
 }
 
 std::string common_backend(const std::string& text, const MegatronFlags& flags, const MegatronRun& run) {
@@ -550,7 +552,8 @@ const MegatronSettingFlag execution_flags[] = {
     {offload_flag, FlagArgument::none, [](const MegatronRun& run) { return given_if(is_offloaded(run.job)); },
      says<Setting::optimizer>},
     {"--optimizer-offload-fraction", FlagArgument::word,
-     [](const MegatronRun& run) { return given_if(is_offloaded(run.job), "1"); }, says<Setting::optimizer>},
+     [](const MegatronRun& run) { return given_if(is_offloaded(run.job), "1"); }, says<Setting::optimizer>,
+     constant<one>, offload_flag},
     {"--use-precision-aware-optimizer", FlagArgument::none,
      [](const MegatronRun& run) { return given_if(is_offloaded(run.job)); }, says<Setting::optimizer>},
     {"--use-distributed-optimizer", FlagArgument::none,
@@ -579,7 +582,7 @@ const MegatronSettingFlag execution_flags[] = {
      [](const MegatronRun& run) {
        return given_if(run.job.execution.context > 1, context_word(run.job.execution.context_exchange));
      },
-     says<Setting::context_exchange>},
+     says<Setting::context_exchange>, constant<p2p>},
     {"--no-overlap-p2p-communication", FlagArgument::none,
      [](const MegatronRun& run) {
        return given_if(has_chunks(run.job) && traits(run.job.execution.schedule).is_blocking);
@@ -663,7 +666,8 @@ bool matters(const MegatronFlags& flags, const MegatronSettingFlag& row, const M
            (flags.has(recompute_granularity) && flags.text(recompute_granularity) == "selective");
   if (row.name == "--sequence-parallel") return run.tensor > 1;
   if (row.name == "--microbatch-group-size-per-virtual-pipeline-stage") return has_chunks(run.job);
-  if (row.name == "--use-precision-aware-optimizer") return !flags.has("--optimizer-cpu-offload");
+  if (row.name == "--use-precision-aware-optimizer")
+    return !flags.has(offload_flag) && !is_offloaded(run.job);
   return true;
 }
 
@@ -707,7 +711,7 @@ std::map<Setting, std::string> megatron_settings(const MegatronFlags& flags, int
       {Setting::precision, std::string(name_of(precision))},
       {Setting::matmul, std::string(name_of(matmul_format(flags)))},
       {Setting::optimizer,
-       flags.has(offload_flag) ? std::string(name_of(Optimizer::adam_offload))
+       flags.has(offload_flag) && optimizer == adam ? std::string(name_of(Optimizer::adam_offload))
        : optimizer == adam
            ? std::string(name_of(traits(Target::megatron).optimizer(Optimizer::adam_16, precision)))
            : optimizer},

@@ -119,9 +119,10 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
     most_s = std::max(most_s, seconds);
   }
   // Nearly all communication of partitioned gradients overlaps with computations. How many replicas of a site
-  // partition the state of a layer depends on the other layers.
+  // partition the state of a layer depends on the other layers. The estimate of instances is no lower bound.
   const bool is_hybrid = model.sharding.optimizer && traits(model.sync).shares_by_site();
-  if (replicas.size() < 2 || model.network.shared_count() > 0 || model.sharding.gradients || is_hybrid)
+  if (replicas.size() < 2 || model.network.shared_count() > 0 || model.sharding.gradients || is_hybrid ||
+      traits(model.sync).has_instances)
     return most_s;
   ReplicaGroup group;
   for (const Stage* stage : replicas) group.devices.push_back(device_of(*stage));

@@ -268,11 +268,12 @@ NodeCollective hierarchical_ring(const Topology& topology, const NetworkCost&, c
     for (const std::vector<int>& instance : instances) owners.push_back(instance[i]);
     add_ring(owners, i, across);
   }
-  if (part == Collective::all_reduce && t == 1) {  // one ring, as above
+  if (part == Collective::all_reduce && t == 1) {  // a single ring: its all-reduce is 2 (k − 1) equal rounds
     inside.rounds *= 2;
     collective.phases = {std::move(inside)};
     return collective;
   }
+  collective.repeats_channels = part == Collective::all_reduce;  // inside
   if (part != Collective::all_gather) collective.phases = {inside, std::move(across)};
   if (part != Collective::reduce_scatter) collective.phases.push_back(std::move(inside));
   return collective;
@@ -388,7 +389,8 @@ std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<d
     }
     return ready_s;
   }
-  // The path around the ring skips 2 hops of the last turn of an all-reduce, 1 of one of its halves.
+  // The longest path around the ring has as many hops as rounds: it leaves out the cheapest hops of its last
+  // turn.
   const std::size_t skipped = (n - static_cast<std::size_t>(rounds) % n) % n;
   const double turns = std::ceil(rounds / static_cast<double>(n));
   double all_s = 0, slowest_s = 0, waiting_s = 0, skipped_s = infinity;
@@ -400,7 +402,7 @@ std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<d
     for (std::size_t k = 0; k < skipped; ++k) next_s += hops[(i + k) % n].total_s();
     skipped_s = std::min(skipped_s, next_s);
   }
-  const double once_s =  // around, then at the slowest member
+  const double once_s =  // once around, then the remaining rounds at the slowest member
       rounds < static_cast<double>(n) ? 0 : all_s + (rounds - static_cast<double>(n)) * slowest_s;
   const double around_s = std::max(turns * all_s - skipped_s, once_s);
   return std::vector(n, *std::max_element(ready_s.begin(), ready_s.end()) + std::max(waiting_s, around_s));

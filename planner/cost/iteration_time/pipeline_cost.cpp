@@ -132,8 +132,9 @@ std::vector<Group> reducing_groups(const IterationModel& model, const std::vecto
   return groups;
 }
 
-/// Visits the senders and receivers of the messages of tokens to experts: those within hosts that follow
-/// messages between hosts, or all others. Calls `visit` with the size of a message ÷ that in a flat dispatch.
+/// Visits senders and receivers of expert all-to-alls. `within_hosts`: only the second step of hierarchical
+/// dispatches; otherwise flat dispatches, and the step between hosts. Calls `visit` with the size of a
+/// message ÷ its size in a flat dispatch.
 template <class Visit>
 void for_each_token_pair(const IterationModel& model, const std::vector<int>& devices, bool within_hosts,
                          const Visit& visit) {
@@ -143,9 +144,11 @@ void for_each_token_pair(const IterationModel& model, const std::vector<int>& de
     const int hosts = dispatching_hosts(*model.problem.topology, costs.job().execution, group);
     if (within_hosts && hosts == 1) continue;
     const std::size_t on_host = group.size() / at(hosts);
-    const double size = hosts == 1     ? 1
-                        : within_hosts ? hosts
-                                       : expert * costs.bytes().vectors_per_visit(hosts);
+    double size = 1;
+    if (costs.job().execution.expert_dispatch == ExpertDispatch::hierarchical) {
+      const bool to_hosts = hosts > 1 && !within_hosts;
+      size = expert * costs.bytes().vectors_per_visit(to_hosts ? hosts : expert) * (within_hosts ? hosts : 1);
+    }
     for (std::size_t i = 0; i < group.size(); ++i)
       for (std::size_t k = 0; k < group.size(); ++k)
         if (i != k &&
@@ -154,8 +157,7 @@ void for_each_token_pair(const IterationModel& model, const std::vector<int>& de
   }
 }
 
-/// Visits the senders and receivers of the messages of all exchanges but all-reduces, and their relative
-/// size.
+/// Visits the sender, the receiver and the relative size of the messages of every exchange but all-reduces.
 template <class Visit>
 void for_each_pair(const IterationModel& model, const std::vector<int>& devices, Exchange kind,
                    const Visit& visit) {
@@ -190,7 +192,8 @@ void add_exchange_egress(const IterationModel& model, const Pipeline& pipeline, 
           usd += reduced / static_cast<double>(pairs.size()) * model.network.usd_per_byte(from, to);
       }
     }
-    for (const Exchange kind : {Exchange::keys_values, Exchange::all_to_all})  // none leave a host
+    for (const Exchange kind :
+         {Exchange::keys_values, Exchange::all_to_all})  // host_all_to_all never leaves a host
       if (const double bytes = bytes_of(kind); bytes > 0)
         for_each_pair(model, devices, kind, [&](int from, int to, double size) {
           usd += bytes * size * model.network.usd_per_byte(from, to);

@@ -192,9 +192,9 @@ std::vector<ExchangedData> StageCosts::exchanges_before(Exchange kind, Pass pass
 }
 
 /// Of D devices, each has 1 / D of the keys and values, and passes c − 1 such parts on to the next in the
-/// ring, or sends 1 / c of its part to each other device, if they divide heads. Each all-reduce of what a
-/// group of t devices computes for a layer takes 2 (t − 1) messages of 1 / t of it. In an all-to-all among e
-/// devices, each sends 1 / e of its tokens to each of the others.
+/// ring. With all-to-all, it sends 1 / c of its part to each peer. Each all-reduce of what a group of t
+/// devices computes for a layer takes 2 (t − 1) messages of 1 / t of it. In an all-to-all among e devices,
+/// each sends 1 / e of its tokens to each of the others.
 ExchangedData StageCosts::exchanged(Exchange kind, std::pair<int, int> layers, bool backward,
                                     int recomputed) const {
   const std::vector<ExchangedData>&before = exchanged_[static_cast<std::size_t>(kind)][backward ? 1 : 0],

@@ -28,7 +28,8 @@ struct StageNeeds {
 };
 
 /// How the devices of a stage exchange activations, in this order: keys and values during each pass, the
-/// others after it; all-to-alls among experts within hosts after those between hosts, if these are apart.
+/// others after it. host_all_to_all is the step of a hierarchical dispatch within hosts; it follows
+/// all_to_all.
 enum class Exchange : unsigned char { keys_values, all_reduce, all_to_all, host_all_to_all };
 inline constexpr std::array exchange_kinds = {Exchange::keys_values, Exchange::all_reduce,
                                               Exchange::all_to_all, Exchange::host_all_to_all};

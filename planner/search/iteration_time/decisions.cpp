@@ -32,18 +32,12 @@ bool divides(const Job& job, int tensor) {
          (!job.target || tensor_obstacle(traits(*job.target), job, tensor).empty());
 }
 
-/// Number of devices of the largest host.
-int largest_host(const Topology& topology) {
-  std::map<int, int> devices;  // by host
-  int largest = 1;
-  for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
-  return largest;
-}
-
 /// Degrees that the job allows, up to the number of devices of the largest host. If a degree does not divide
 /// that number, some devices stay unused, which may be better than exceeding memory.
 std::vector<int> tensor_degrees(const Topology& topology, const Job& job) {
-  const int largest = largest_host(topology);
+  std::map<int, int> devices;  // by host
+  int largest = 1;
+  for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
   std::vector<int> degrees;
   for (int degree = 1; degree <= largest; ++degree)
     if (divides(job, degree) && is_choice(job, Setting::tensor, degree)) degrees.push_back(degree);
@@ -65,7 +59,7 @@ std::vector<std::optional<int>> chunk_counts(const ScheduleTraits& schedule) {
   return {2, 4};
 }
 
-/// Numbers of recomputed layers to try: powers of two, one and a half times these, and all (nullopt).
+/// Numbers of recomputed layers to try: all (nullopt), powers of two, and 1.5 times these.
 std::vector<std::optional<int>> recomputed_counts(const Job& job) {
   const int all = layer_count(job.model);
   std::vector<std::optional<int>> counts = {std::nullopt};
@@ -136,8 +130,8 @@ std::vector<Job> open_meshes(const Topology& topology, const Job& job, const Job
   return meshes;
 }
 
-/// Whether the sharding and the messages can run with the other settings. Instances are tried only of sharded
-/// optimizers. With partitioned gradients all schedules are the same.
+/// Whether the sharding and the messages can run with the other settings. Algorithms with instances
+/// are tried only with a sharded optimizer. With partitioned gradients all schedules are the same.
 bool is_consistent(const Job& job, const SettingSet& undecided) {
   if (!mesh_obstacle(job).empty()) return false;
   const bool is_sharded = traits(job.execution.optimizer_sharding).optimizer;
@@ -197,12 +191,6 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
 bool is_joint(Setting setting) {
   return setting == Setting::micro_batch || setting == Setting::recompute || setting == Setting::tensor ||
          setting == Setting::context || setting == Setting::expert;
-}
-
-/// Whether the setting changes nothing in a stage with the degrees of the job.
-bool has_no_effect(Setting setting, const Job& job, const Topology& topology) {
-  return (setting == Setting::context_exchange && job.execution.context == 1) ||
-         (setting == Setting::expert_dispatch && job.execution.expert <= largest_host(topology));
 }
 
 /// Whether stages of the job may have other tensor degrees than `base`, or different ones.
@@ -440,9 +428,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
         it.execution.recompute_layers = count;
       });
   for (const SettingTraits& setting : setting_table()) {
-    if (!undecided[setting.kind] || is_joint(setting.kind) ||
-        has_no_effect(setting.kind, job, problem_.topology))
-      continue;
+    if (!undecided[setting.kind] || is_joint(setting.kind) || has_no_effect(job, setting.kind)) continue;
     if (setting.kind == Setting::optimizer_sharding) {
       add_shardings(job, undecided, jobs);
       continue;
@@ -472,9 +458,9 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
       it = it == job.parallelism.tensor ? other.parallelism.tensor : std::min(it, other.parallelism.tensor);
     return degrees;
   };
-  for (Job& other : jobs)  // so that plans without a difference are tried once
+  for (Job& other : jobs)  // so that identical plans are tried once, and possible ones with other degrees
     for (const Setting setting : {Setting::context_exchange, Setting::expert_dispatch})
-      if (undecided[setting] && has_no_effect(setting, other, problem_.topology))
+      if (undecided[setting] && (has_no_effect(other, setting) || !mesh_obstacle(other).empty()))
         traits(setting).set(other, traits(setting).get(problem_.job));
   std::erase_if(jobs, [&](const Job& other) { return !is_consistent(other, undecided); });
   std::vector<std::shared_ptr<const DecidedJob>> result;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/settings.hpp"
 
@@ -47,7 +48,10 @@ std::vector<FeasibleChange> feasible_changes(const Problem& problem, const Itera
   const auto try_settings = [&](const Settings& settings) {
     Problem other = problem;
     for (const auto& [setting, value] : settings) traits(setting).set(other.job, value);
-    if (fitting_shape(other, options)) changes.push_back({Kind::settings, {}, settings});
+    try {
+      if (fitting_shape(other, options)) changes.push_back({Kind::settings, {}, settings});
+    } catch (const Error&) {  // the degrees of the job do not allow these values
+    }
   };
   if (options.limits.stages || options.limits.replicas) {
     IterationSearchOptions free = options;

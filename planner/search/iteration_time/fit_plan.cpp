@@ -171,8 +171,8 @@ bool have_same_layers(const Plan& plan) {
   });
 }
 
-/// The energy above which no plan is better. Of plans that exceed memory, the one with the higher energy may
-/// be.
+/// Returns the energy above which no plan is better than `best`: infinity if `best` exceeds memory, because a
+/// plan with higher energy may then be better.
 double max_energy_of_better(const PlanCandidate& best) {
   return best.deficit_bytes > 0 ? infinity : energy_of(best);
 }
