@@ -237,7 +237,7 @@ TEST_CASE("estimates of sharded optimizers rank random plans as the simulator do
     bool shared;
     double mean, low, high;
   };
-  for (const Limits& it : {Limits{OptimizerSharding::zero1, false, 0.003, -0.04, 0.15},
+  for (const Limits& it : {Limits{OptimizerSharding::zero1, false, 0.003, -0.04, 0.16},
                            Limits{OptimizerSharding::zero1, true, 0.01, -0.06, 0.3},
                            Limits{OptimizerSharding::zero2, false, 0.003, -0.03, 0.15},
                            Limits{OptimizerSharding::zero2, true, 0.01, -0.03, 0.3},

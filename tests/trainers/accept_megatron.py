@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from types import SimpleNamespace
 
 import exported_plans
@@ -189,13 +190,22 @@ def derive(a, exported, world):
     return d
 
 
+def exchange(a):
+    """The setting context_exchange."""
+    word = a.cp_comm_type if isinstance(a.cp_comm_type, str) else a.cp_comm_type[0]
+    return {"p2p": "ring", "all_gather": "all-gather", "a2a": "all-to-all"}[word]
+
+
 # Name, and whether it holds for the flags a and what is derived from them. VA: validate_args; TC, MPC, OC, DDPC:
 # __post_init__ of TransformerConfig, ModelParallelConfig, OptimizerConfig, DistributedDataParallelConfig.
 RULES = [
     ("world size is a multiple of T P C (VA)", lambda a, d: d.world % (d.T * d.P * d.C) == 0),
     ("the sequence is a multiple of 2 C (get_batch_on_this_cp_rank)", lambda a, d: d.C == 1 or a.seq_length % (2 * d.C) == 0),
     ("the sequence of a device is a multiple of T with sequence parallelism", lambda a, d: not d.sequence_parallel or a.seq_length // d.C % d.T == 0),
-    ("keys and values around a ring", lambda a, d: a.cp_comm_type in ("p2p", ["p2p"])),
+    ("latent attention around a ring (Transformer Engine)", lambda a, d: not a.multi_latent_attention or exchange(a) == "ring"),
+    ("heads are a multiple of T C with all-to-alls (Transformer Engine)", lambda a, d: exchange(a) != "all-to-all" or a.num_attention_heads % (d.T * d.C) == d.kv % (d.T * d.C) == 0),
+    ("DeepEP with divided experts", lambda a, d: a.moe_token_dispatcher_type != "flex" or a.expert_model_parallel_size > 1 and a.moe_flex_dispatcher_backend == "deepep"),
+    ("the precision-aware optimizer is sharded (OC)", lambda a, d: not a.use_precision_aware_optimizer or a.use_distributed_optimizer),
     ("global batch is a multiple of micro-batch D (VA)", lambda a, d: d.M == int(d.M) and d.M > 0),
     ("heads are a multiple of T (TC)", lambda a, d: a.num_attention_heads % d.T == 0),
     ("key-value heads are a multiple or divisor of T (TC)", lambda a, d: d.kv % d.T == 0 or d.T % d.kv == 0),
@@ -249,12 +259,13 @@ def core_objects(a, given, d, **more):
     are fields of the first."""
     import torch
     from megatron.core.distributed import DistributedDataParallelConfig
-    from megatron.core.optimizer import OptimizerConfig
+    from megatron.core.optimizer import OptimizerConfig, optimizer_config
     from megatron.core.transformer.enums import AttnBackend
     from megatron.core.transformer import transformer_config
     from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
-    transformer_config.is_te_min_version = lambda *_, **__: True  # Transformer Engine needs a GPU to install
+    for module in (transformer_config, optimizer_config):
+        module.is_te_min_version = lambda *_, **__: True  # Transformer Engine needs a GPU to install
 
     dtype = torch.float16 if a.fp16 else torch.bfloat16 if a.bf16 else torch.float32
 
@@ -375,16 +386,18 @@ def check_quantized(checks, flags, planner):
 
 def check_experts(checks, flags, planner):
     """Experts divided among devices, with other degrees, precisions and orders."""
-    exported, contexts, degrees = 0, 0, set()
+    exported, contexts, degrees, combined = 0, 0, set(), Counter()
     grid = {"model": [it for it in TODAY.values() if "experts" in it], "cluster": ["host", "hosts", "pairs"],
             "expert": [1, 2, 4, 8, "auto"], "tensor": [1, 1, 2], "pipeline": [1, 2, "auto"], "precision": ["bf16", "fp16"],
             "sharding": ["none", "zero1"], "recompute": ["none", "full", "mlp", "moe_act"], "order": ["stage-major", "pipeline-major"],
-            "schedule": ["1f1b-blocking", "interleaved"], "context": [1, 1, 2, "auto"]}  # fmt: skip
-    for it in exported_plans.combinations(190, **grid):
-        training = {"global_batch": 64, "micro_batch": 8, **{key: it[key] for key in ("precision", "recompute")}}
+            "schedule": ["1f1b-blocking", "interleaved"], "context": [1, 1, 2, "auto"],
+            "context_exchange": ["ring", "all-gather", "all-to-all"], "expert_dispatch": ["flat", "hierarchical", "auto"],
+            "optimizer": ["adam-18", "adam-18", "adam-offload"]}  # fmt: skip
+    for it in exported_plans.combinations(260, **grid):
+        training = {"global_batch": 64, "micro_batch": 8, **{key: it[key] for key in ("precision", "recompute", "optimizer")}}
         parallelism = {"optimizer_sharding": it["sharding"], "gradient_sync": "ring", "schedule": it["schedule"],
                        "chunks": 2 if it["schedule"] == "interleaved" else None,
-                       **{key: it[key] for key in ("expert", "context", "tensor", "pipeline")}}  # fmt: skip
+                       **{key: it[key] for key in ("expert", "expert_dispatch", "context", "context_exchange", "tensor", "pipeline")}}  # fmt: skip
         status, error, path = planner.plan(f"{it['cluster']}.yaml", exported_plans.job_text(it["model"], training, parallelism))
         if status:
             checks.holds("experts", f"refused: {error}", status in (2, 3) and "internal" not in error)
@@ -402,6 +415,11 @@ def check_experts(checks, flags, planner):
         exported += export.setting("expert", 1) > 1
         contexts += export.setting("context", 1) > 1
         degrees.add((export.degrees[0], export.setting("expert", 1)))
+        combined["dispatch"] += export.setting("expert", 1) > 1 and export.setting("expert_dispatch", "flat") == "hierarchical"
+        combined["offload"] += export.setting("optimizer") == "adam-offload"
+        combined[export.setting("context_exchange", "ring")] += export.setting("context", 1) > 1
+    for what in ("dispatch", "offload", "ring", "all-gather", "all-to-all"):
+        checks.holds("experts", f"at least 3 exports with {what}: {dict(combined)}", combined[what] >= 3)
     checks.holds("experts", f"at least 60 exports with divided experts, not {exported}", exported >= 60)
     checks.holds("experts", f"at least 20 exports with divided sequences, not {contexts}", contexts >= 20)
     checks.holds("experts", f"tensor and expert degrees together: {sorted(degrees)}", any(t > 1 and e > 1 for t, e in degrees))
@@ -420,15 +438,19 @@ def check_settings(checks, export, a, objects, order):
     checks.same(where, "data", world // (tensor * stages * context), data)
     checks.same(where, "batches", (a.global_batch_size, a.micro_batch_size), (plan("global_batch"), plan("micro_batch") // export.groups))
     checks.same(where, "micro-batches", a.global_batch_size // a.micro_batch_size // data, export.plan["pipelines"][0]["micro_batches"])
+    checks.same(where, "context_exchange", exchange(a), plan("context_exchange", "ring") if context > 1 else "ring")
     checks.same(where, "expert", transformer.expert_model_parallel_size, plan("expert", 1))
+    dispatch = "hierarchical" if transformer.moe_token_dispatcher_type == "flex" else "flat"
+    checks.same(where, "expert_dispatch", dispatch, plan("expert_dispatch", "flat") if plan("expert", 1) > 1 else "flat")
     precision = "fp16" if transformer.fp16 else "bf16" if transformer.bf16 else "tf32"
     checks.same(where, "precision", precision, plan("precision"))
     recipe = (transformer.fp8, transformer.fp8_recipe) if transformer.fp8 else (transformer.fp4, transformer.fp4_recipe)
     checks.same(where, "matmul", MATMULS[recipe if recipe[0] else None], plan("matmul", "precision"))
     checks.holds(where, "padding", (a.moe_router_padding_for_quantization or False) == bool(recipe[0] and "experts" in model))
     checks.same(where, "optimizer", optimizer.optimizer, "adam")
-    checks.same(where, "bytes", plan("optimizer"), {"fp16": "adam-20", "bf16": "adam-18", "tf32": "adam-16"}[precision])
-    checks.same(where, "offload", optimizer.optimizer_cpu_offload, False)
+    offload = optimizer.optimizer_cpu_offload and optimizer.optimizer_offload_fraction == 1
+    checks.same(where, "bytes", plan("optimizer"), "adam-offload" if offload else
+                {"fp16": "adam-20", "bf16": "adam-18", "tf32": "adam-16"}[precision])  # fmt: skip
     checks.same(where, "optimizer_sharding", "zero1" if ddp.use_distributed_optimizer else "none", plan("optimizer_sharding", "none"))
     checks.same(where, "sharded optimizer", optimizer.use_distributed_optimizer, ddp.use_distributed_optimizer)
     checks.same(where, "overlap", ddp.overlap_grad_reduce, plan("overlap", False))
