@@ -195,8 +195,9 @@ TEST_CASE("a gradient sync algorithm without a time formula is rejected") {
 }
 
 // A ring may wait for messages of different senders in a way that no path of `ring_s` covers, and a parameter
-// server sends its sum only after its own shard. In an all-reduce of several instances, the estimate lets a
-// member pass nothing on in its instance before its own shard is summed, and ignores how long it has sent.
+// server sends its sum only after its own shard. In an all-reduce with several instances, which only the
+// runtime of `pytorch` runs, the estimate is no lower bound: it assumes that a member forwards nothing in its
+// instance until its own shard is summed, and ignores that its link may still be busy.
 TEST_CASE("the estimate is a lower bound close to the simulator on heterogeneous links") {
   for (const GradientSync sync : syncs) {
     double worst = 0;
