@@ -151,7 +151,8 @@ class IterationWriter {
     const bool differ = !decisions.front().empty();
     if (differ) rows.front().emplace_back("decisions");
     if (s_.warm_start) rows.front().emplace_back("migration s");
-    for (std::size_t i = 0; i < s_.finalists.size(); ++i) {
+    constexpr std::size_t shown = 8;
+    for (std::size_t i = 0; i < std::min(s_.finalists.size(), shown); ++i) {
       const auto& [it, simulated, sensitivity] = s_.finalists[i];
       rows.push_back({fmt::format("{}", i), format_shape(it.plan),
                       fmt::format("{}", pipeline_major(it.plan).size()), short_seconds(it.iteration_s)});
@@ -160,7 +161,18 @@ class IterationWriter {
       if (differ) rows.back().push_back(format_decisions(decisions[i]));
       if (s_.warm_start) rows.back().push_back(short_seconds(it.migration.seconds));
     }
-    return table(rows);
+    return truncated_table(rows, s_.finalists.size(), "finalists") + estimate_note();
+  }
+
+  /// How far apart the estimates of the chosen plan and of the best estimated one are.
+  std::string estimate_note() const {
+    const auto least = std::min_element(
+        s_.finalists.begin(), s_.finalists.end(),
+        [](const api::Finalist& a, const api::Finalist& b) { return a.candidate.score < b.candidate.score; });
+    if (least == s_.finalists.begin() || s_.simulated().empty()) return "";
+    const double ratio = s_.finalists.front().candidate.score / least->candidate.score - 1;
+    return fmt::format("chosen by simulation: by the estimates, finalist {} is {} better\n",
+                       least - s_.finalists.begin(), format_percent(ratio));
   }
 
   std::string target_times() const {

@@ -185,7 +185,7 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
 
 void add_simulation_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::simulation);
-  add_option(app, "--finalists", "N", "number of best plans to simulate [8]", [&](const std::string& text) {
+  add_option(app, "--finalists", "N", "number of best plans to simulate [16]", [&](const std::string& text) {
     options.finalists = parse_whole_number("--finalists", text, 1, 1000);
   });
   add_repeatable_option(app, "--scenario", "FILE",

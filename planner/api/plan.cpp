@@ -61,8 +61,9 @@ PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   if (common.ranks) common.ranks->leave();  // the rest is computed by the root, or by what replaces it
   const search::IterationSearchResult& searched = found.found;
   PlanAnswer answer = answer_of(found.best(), request.options.objective);
-  answer.search = {request.strategy,     common.seed,  searched.evaluations, searched.stopped,
-                   searched.convergence, common.prove, searched.unusable,    searched.unpriced};
+  answer.search = {request.strategy,  common.seed,          searched.evaluations,
+                   searched.stopped,  searched.convergence, common.prove,
+                   searched.unusable, searched.unpriced,    searched.discarded};
   answer.simulation = found.simulation;
   answer.simulation_error = found.simulation_error;
   answer.finalists = finalists_of(found);

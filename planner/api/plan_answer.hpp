@@ -33,7 +33,8 @@ struct SearchSummary {
   std::vector<search::ConvergencePoint> convergence = {};  // costs in the unit that the search minimizes
   bool proves = false;                                     // the request asked for a proof of optimality
   std::vector<std::pair<int, std::string>> unusable = {};  // devices that cannot be used, with reasons
-  std::vector<int> unpriced = {};  // devices not used because their price is needed but unknown
+  std::vector<int> unpriced = {};           // devices not used because their price is needed but unknown
+  std::vector<std::string> discarded = {};  // why plans could not be evaluated: internal errors
 };
 
 /// The plan that the planner recommends instead of a given one. If it is not simulated, the search was

@@ -137,6 +137,10 @@ Notes search_notes(const api::PlanAnswer& answer) {
     notes.push_back(fmt::format("{} cannot be used, {} first: {}", format_devices(search.unusable.size()),
                                 devices[at(search.unusable.front().first)].id,
                                 search.unusable.front().second));
+  if (!search.discarded.empty())
+    notes.push_back(fmt::format("{} could not be evaluated, which is an internal error: {}",
+                                format_count(std::ssize(search.discarded), "candidate plan"),
+                                search.discarded.front()));
   append(simulation_notes(answer), notes);
   if (search.proves && !answer.is_proven())
     notes.emplace_back(

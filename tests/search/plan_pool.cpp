@@ -85,6 +85,33 @@ TEST_CASE("of plans that differ in their flushes only a pool keeps the best") {
   CHECK(scores(pool.best_diverse(10)) == std::vector{3.0, 6.0, 7.0});
 }
 
+// Of the plans of one shape, those with scores 1, 1.01 and 1.02 are better than one of another shape with
+// 1.1, which is simulated nevertheless; one with 1.3 is too bad.
+TEST_CASE("half of the finalists have different layouts, as far as they are nearly as good") {
+  const Fixture f;
+  PlanPool pool(10);
+  for (const double score : {1.0, 1.01, 1.02}) pool.keep(f.candidate(2, 2, score));
+  pool.keep(f.candidate(4, 1, 1.1));
+  pool.keep(f.candidate(1, 2, 1.3));
+  CHECK(scores(pool.finalists(4)) == std::vector{1.0, 1.01, 1.02, 1.1});
+  CHECK(scores(pool.finalists(3)) == std::vector{1.0, 1.01, 1.1});
+  CHECK(scores(pool.finalists(1)) == std::vector{1.0});
+  CHECK(scores(pool.finalists(9)).size() == 5);
+}
+
+TEST_CASE("finalists do not differ only in interchangeable devices") {
+  const Fixture f;
+  PlanPool pool(10);
+  const PlanCandidate candidate = f.candidate(2, 1, 1);
+  PlanCandidate permuted = candidate, elsewhere = candidate;
+  std::swap(permuted.plan.pipelines[0].stages[0].devices, permuted.plan.pipelines[0].stages[1].devices);
+  elsewhere.plan.pipelines[0].stages[0].devices = {3};
+  elsewhere.score = 1.05;
+  for (const PlanCandidate& it : {candidate, permuted, elsewhere}) pool.keep(it);
+  CHECK(scores(pool.best_diverse(10)) == std::vector{1.0, 1.0, 1.05});
+  CHECK(scores(pool.finalists(10)) == std::vector{1.0, 1.05});
+}
+
 TEST_CASE("a full pool drops the worst plan") {
   const Fixture f;
   PlanPool pool(2);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "planner/search/iteration_time/evolution_epochs.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
@@ -228,7 +229,12 @@ class AnnealingRounds {
     };
     const auto task = [&](int i) {
       Rng rng = Rng::for_task(state_.options.common.seed, stream * 1000 + static_cast<std::uint64_t>(i));
-      return anneal_and_fit(all[at(i)].start, cooling[at(i)], rng, stop);
+      const PlanCandidate& start = all[at(i)].start;
+      try {
+        return anneal_and_fit(start, cooling[at(i)], rng, stop);
+      } catch (const Error& error) {
+        return AnnealedPlan{start, 1, true, {}, error.what()};
+      }
     };
     DecidedJobs jobs;
     for (const Chain& it : all) jobs.push_back(it.start.job);
@@ -240,6 +246,7 @@ class AnnealingRounds {
       has_moved = has_moved || it.evaluations > 1;
       state_.budget.count(it.evaluations);
       if (!it.is_complete) state_.budget.end();
+      if (!it.discarded.empty()) state_.discarded.push_back(it.discarded);
       state_.keep(it.best);
       for (const PlanCandidate& candidate : it.front) state_.pareto_front.offer(candidate);
     }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/base/work.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/plan_score.hpp"
@@ -40,7 +41,7 @@ class EvaluationBudget {
 };
 
 /// Runs `find` with a score of its own and returns the plans that it finds, with the number of evaluations.
-/// There are no plans if it is stopped.
+/// There are no plans if it is stopped, or if one cannot be evaluated, which is an internal error.
 template <class Find>
 EvaluatedPlans evaluate_and_count(const PlanScore& score, const Find& find) {
   const PlanScore own = score.with_own_count();
@@ -48,6 +49,8 @@ EvaluatedPlans evaluate_and_count(const PlanScore& score, const Find& find) {
   try {
     found.plans = find(own);
   } catch (const WorkStopped&) {
+  } catch (const Error& error) {
+    found.discarded = error.what();
   }
   found.evaluations = own.evaluated();
   return found;

@@ -49,6 +49,7 @@ class IterationSearch {
     result_.unpriced = state_.score.unpriced();
     if (state_.options.warm) offer_warm_start(*state_.options.warm, *first);
     screen(first);
+    if (state_.pool.empty() && !state_.discarded.empty()) throw Error("", state_.discarded.front());
     if (state_.pool.empty()) throw NoSuchShape(describe_available(*first));
     exclude_slow_devices(*first);
     if (state_.decisions.has_undecided()) decision_search_.decide();
@@ -142,8 +143,9 @@ class IterationSearch {
     result_.evaluations = state_.budget.evaluated();
     result_.convergence = std::move(state_.convergence);
     result_.front = state_.pareto_front.plans();
-    result_.finalists = state_.pool.best_diverse(at(state_.options.finalists));
+    result_.finalists = state_.pool.finalists(at(state_.options.finalists));
     if (state_.options.warm) minimize_finalist_migration();
+    result_.discarded = state_.discarded;
     if (result_.unchanged) insert_finalist(*result_.unchanged);
     std::stable_sort(result_.finalists.begin(), result_.finalists.end(), is_better);
     if (result_.finalists.front().deficit_bytes > 0)

@@ -24,7 +24,7 @@ struct IterationSearchOptions {
   SearchOptions common;  // `evaluations` counts plans and moves; `prove` is for callers
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
-  int finalists = 8;
+  int finalists = 16;
   bool keeps_pareto_front = false;
   bool uses_full_budget = true;        // of evaluations or time; otherwise stops after the default rounds
   bool gives_up = false;               // ends after its evaluations even if no plan fits in memory
@@ -39,8 +39,9 @@ struct IterationSearchResult {
   Stopped stopped = Stopped::converged;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
   std::vector<std::pair<int, std::string>> unusable;  // devices that cannot be used, with reasons
-  std::vector<int> unpriced;         // devices not used because their price is needed but unknown
-  std::vector<PlanCandidate> front;  // Pareto front of all plans, if requested
+  std::vector<int> unpriced;           // devices not used because their price is needed but unknown
+  std::vector<PlanCandidate> front;    // Pareto front of all plans, if requested
+  std::vector<std::string> discarded;  // why plans could not be evaluated: internal errors
 };
 
 /// Steps of the search:
@@ -61,10 +62,10 @@ struct IterationSearchResult {
 /// Pipelines may then have different depths.
 ///
 /// A longer search with the same seed therefore begins like a shorter one and finds nothing worse.
-/// `evaluations` limits every step, but not before a plan fits in memory, unless the search gives up. Independent tasks are folded in
-/// order, so the result does not depend on the number of threads. If no plan fits in memory, the one that
-/// exceeds it least is the only finalist. Throws Error if the compute times of no device are known,
-/// NoSuchShape if no shape is within the limits.
+/// `evaluations` limits every step, but not before a plan fits in memory, unless the search gives up.
+/// Independent tasks are folded in order, so the result does not depend on the number of threads. If no plan
+/// fits in memory, the one that exceeds it least is the only finalist. Throws Error if the compute times of
+/// no device are known, NoSuchShape if no shape is within the limits.
 IterationSearchResult search_iteration(const Problem& problem, const IterationSearchOptions& options);
 
 }  // namespace dtfm::search

@@ -26,6 +26,7 @@ struct AnnealedPlan {
   long long evaluations = 0;         // of the start, and of every move that changed something
   bool is_complete = true;           // all moves were made
   std::vector<PlanCandidate> front;  // Pareto front of the plans on the way, if requested
+  std::string discarded = {};        // why a plan could not be evaluated; empty if all could
 };
 
 /// How many moves from this plan fit into one of `parts` equal parts of the steps of all annealing.

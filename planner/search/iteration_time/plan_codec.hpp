@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <concepts>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -20,11 +21,12 @@ using DecidedJobs = std::vector<std::shared_ptr<const DecidedJob>>;
 struct EvaluatedPlans {
   std::vector<PlanCandidate> plans;
   long long evaluations = 0;
+  std::string discarded = {};  // why one could not be evaluated; empty if all could
 };
 
 /// What writer and reader share is a DecidedJobs with the jobs of all plans.
 template <class Archive, class Candidate>
-requires std::same_as<std::remove_const_t<Candidate>, PlanCandidate>
+  requires std::same_as<std::remove_const_t<Candidate>, PlanCandidate>
 void transfer_bytes(Archive& archive, Candidate& candidate) {
   auto& [job, plan, iteration_s, deficit_bytes, migration, egress_usd, score] = candidate;
   auto& [tensor, execution, pipelines] = plan;

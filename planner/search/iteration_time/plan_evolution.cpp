@@ -32,14 +32,27 @@ constexpr int balance_passes = 2;  // micro-batches depend on the layers' times,
 
 using Layers = std::vector<std::pair<int, int>>;
 
+/// A number for the class of each device.
+std::vector<int> class_of_each_device(const DecidedJob& job) {
+  std::map<cost::DeviceClass, int> known;
+  std::vector<int> classes;
+  for (int device = 0; device < job.problem.topology->size(); ++device)
+    classes.push_back(
+        known.try_emplace(job.model.class_of(device), static_cast<int>(known.size())).first->second);
+  return classes;
+}
+
 class PlanEvolution {
  public:
   PlanEvolution(std::vector<PlanCandidate> starts, const DecidedJobs& jobs, const ShapeLimits& limits,
                 const PlanScore& score, Rng& rng)
       : limits_(limits), score_(score), rng_(rng), best_(std::move(starts)) {
     for (const auto& job : jobs)
-      decided_.push_back(
-          {job, PlanEvaluator(job, score), {job->tensor_groups.begin(), job->tensor_groups.end()}, {}});
+      decided_.push_back({job,
+                          PlanEvaluator(job, score),
+                          {job->tensor_groups.begin(), job->tensor_groups.end()},
+                          {},
+                          class_of_each_device(*job)});
     std::stable_sort(best_.begin(), best_.end(), is_better);
     if (best_.size() > max_best) best_.resize(max_best, best_.front());
   }
@@ -60,7 +73,8 @@ class PlanEvolution {
     std::shared_ptr<const DecidedJob> job;
     PlanEvaluator evaluator;
     std::set<std::vector<int>> groups;
-    std::map<std::vector<int>, Layers> layers;  // by the first devices of the stages, and mixed degrees
+    std::map<std::vector<int>, Layers> layers;  // by the classes of the stages' devices, and their hosts
+    std::vector<int> device_class;              // of every device
   };
 
   /// Throws WorkStopped if the score is stopped.
@@ -416,18 +430,22 @@ class PlanEvolution {
     for (std::size_t stage = 0; stage < layers.size(); ++stage) pipeline.stages[stage].layers = layers[stage];
   }
 
-  /// Cached by the devices of the stages and the number of replicas alone, although the split also depends on
-  /// the micro-batches.
+  /// Cached by the classes of the stages' devices, by which stages share a host with the next one, and by the
+  /// number of replicas alone, although the split also depends on the micro-batches.
   const Layers& best_layers(const std::vector<const Pipeline*>& pipelines, int replicas) {
     std::vector<cost::StageChain> chains;
     std::vector<int> key;
     if (job().model.sharding.optimizer) key.push_back(replicas);
     for (const Pipeline* pipeline : pipelines) {
       chains.push_back({{}, pipeline->micro_batches});
+      int host = no_index;  // of the stage before
       for (const Stage& stage : pipeline->stages) {
         chains.back().devices.push_back(stage.devices);
-        key.push_back(stage.devices.front());
+        const int device = stage.devices.front();
+        key.push_back(now_->device_class[at(device)]);
         if (has_mixed_degrees()) key.push_back(static_cast<int>(stage.devices.size()));
+        const int before = std::exchange(host, job().problem.topology->devices[at(device)].host);
+        key.push_back(before == host ? 1 : 0);
       }
       key.push_back(-1);
     }

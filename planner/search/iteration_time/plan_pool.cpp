@@ -1,29 +1,65 @@
 #include "planner/search/iteration_time/plan_pool.hpp"
 
-#include "core/plan/target.hpp"
-
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <utility>
+
+#include "core/base/index.hpp"
+#include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::search {
 namespace {
 
 constexpr int max_per_shape_and_job = 3;  // plans of one shape and job
+/// Finalists with a higher estimate, relative to the best, do not come first because they differ: estimates
+/// are at most so much too short or too long (docs/validation.md).
+constexpr double max_finalist_ratio = 1.15;
 
-bool have_same_shape_and_job(const PlanCandidate& a, const PlanCandidate& b) {
-  return a.job == b.job && a.shape() == b.shape();
-}
-
-/// Whether the plans are the same but for the gradient synchronization and the sharding of the optimizer,
-/// which a single pipeline does not need.
-bool differ_only_in_unused_sync(const PlanCandidate& a, const PlanCandidate& b) {
-  if (a.plan.execution == b.plan.execution) return false;
-  if (a.plan.pipelines.size() > 1 || a.plan.pipelines != b.plan.pipelines) return false;
+/// Whether the plans have the same settings, except for those that a single pipeline does not need: gradient
+/// synchronization and sharding of the optimizer.
+bool have_same_effective_execution(const PlanCandidate& a, const PlanCandidate& b) {
+  if (a.plan.pipelines.size() > 1 || b.plan.pipelines.size() > 1) return a.plan.execution == b.plan.execution;
   ExecutionConfig execution = a.plan.execution;
   execution.gradient_sync = b.plan.execution.gradient_sync;
   if (!requires_single_devices(a.job->problem.job) && !requires_single_devices(b.job->problem.job))
     execution.optimizer_sharding = b.plan.execution.optimizer_sharding;
   return execution == b.plan.execution;
+}
+
+bool have_same_effective_job(const PlanCandidate& a, const PlanCandidate& b) {
+  return a.job == b.job || (a.plan.pipelines.size() == 1 && a.job->max_degrees == b.job->max_degrees &&
+                            a.plan.tensor == b.plan.tensor && have_same_effective_execution(a, b));
+}
+
+bool have_same_shape_and_job(const PlanCandidate& a, const PlanCandidate& b) {
+  return a.shape() == b.shape() && have_same_effective_job(a, b);
+}
+
+/// The number of devices of each GPU model at each site.
+std::map<std::pair<int, int>, int> device_kinds(const PlanCandidate& it) {
+  std::map<std::pair<int, int>, int> counts;
+  for (const int device : pipeline_major(it.plan)) {
+    const Device& of = it.job->problem.topology->devices[at(device)];
+    ++counts[{of.site, of.gpu}];
+  }
+  return counts;
+}
+
+/// Whether the plans have the same layout, schedule and kinds of devices, so that estimates of both probably
+/// have the same error.
+bool are_similar(const PlanCandidate& a, const PlanCandidate& b) {
+  return a.shape() == b.shape() && a.plan.execution.schedule == b.plan.execution.schedule &&
+         a.plan.execution.chunks == b.plan.execution.chunks &&
+         tensor_degrees(a.plan) == tensor_degrees(b.plan) && device_kinds(a) == device_kinds(b);
+}
+
+/// Whether the plans differ only in interchangeable devices, or in settings without effect.
+bool are_equivalent(const PlanCandidate& a, const PlanCandidate& b) {
+  constexpr double rounding = 1e-9;
+  return are_similar(a, b) && std::abs(a.score - b.score) <= rounding * b.score &&
+         have_same_effective_execution(a, b);
 }
 
 /// The first plan of every class of `is_same` comes before all others; at most `limit` plans.
@@ -44,9 +80,6 @@ std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans
 }  // namespace
 
 void PlanPool::keep(PlanCandidate candidate) {
-  if (std::any_of(plans_.begin(), plans_.end(),
-                  [&](const PlanCandidate& it) { return differ_only_in_unused_sync(it, candidate); }))
-    return;
   int same = 0;
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
     if (!have_same_shape_and_job(*it, candidate)) continue;
@@ -82,6 +115,32 @@ std::vector<Shape> PlanPool::best_shapes(const DecidedJob& job, std::size_t limi
 
 std::vector<PlanCandidate> PlanPool::best_diverse(std::size_t limit) const {
   return diverse_first(plans_, have_same_shape_and_job, limit);
+}
+
+/// Half of them the best of their kind, the others the best of all.
+std::vector<PlanCandidate> PlanPool::finalists(std::size_t limit) const {
+  std::vector<PlanCandidate> distinct;
+  for (const PlanCandidate& it : plans_)
+    if (std::none_of(distinct.begin(), distinct.end(),
+                     [&](const PlanCandidate& other) { return are_equivalent(it, other); }))
+      distinct.push_back(it);
+  const auto far = std::find_if(distinct.begin(), distinct.end(), [&](const PlanCandidate& it) {
+    return it.deficit_bytes > 0 || it.score > max_finalist_ratio * best().score;
+  });
+  const std::vector<PlanCandidate> near(distinct.begin(), far);
+  std::vector<PlanCandidate> chosen = diverse_first(near, are_similar, (limit + 1) / 2);
+  const auto have_same_pipelines = [](const PlanCandidate& a, const PlanCandidate& b) {
+    return a.plan.pipelines == b.plan.pipelines;
+  };
+  for (const PlanCandidate& it : diverse_first(distinct, have_same_pipelines, distinct.size())) {
+    if (chosen.size() >= limit) break;
+    if (std::none_of(chosen.begin(), chosen.end(), [&](const PlanCandidate& other) {
+          return other.job == it.job && other.plan == it.plan;
+        }))
+      chosen.push_back(it);
+  }
+  std::stable_sort(chosen.begin(), chosen.end(), is_better);
+  return chosen;
 }
 
 std::vector<PlanCandidate> PlanPool::best_per_job(std::size_t limit) const {

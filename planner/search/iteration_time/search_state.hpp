@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "planner/search/iteration_time/decisions.hpp"
@@ -72,6 +73,7 @@ class SearchState {
       else if (!budget.take(found.evaluations))
         return false;
       for (const PlanCandidate& candidate : found.plans) keep(candidate);
+      if (!found.discarded.empty()) discarded.push_back(found.discarded);
       return true;
     });
   }
@@ -84,6 +86,7 @@ class SearchState {
   PlanPool pool;
   ParetoFront pareto_front;
   std::vector<ConvergencePoint> convergence;
+  std::vector<std::string> discarded;  // errors of plans that could not be evaluated
 
  private:
   bool is_overdue() const;
