@@ -93,6 +93,19 @@ std::vector<std::vector<int>> stage_groups(const Plan& plan) {
   return groups;
 }
 
+std::vector<std::optional<int>> warm_ups(const Pipeline& pipeline, Schedule schedule) {
+  std::vector<std::optional<int>> result;
+  if (traits(schedule).has_planned_warm_up)
+    for (const Stage& stage : pipeline.stages) result.push_back(stage.warm_up);
+  return result;
+}
+
+Plan without_warm_ups(Plan plan) {
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages) stage.warm_up.reset();
+  return plan;
+}
+
 std::vector<int> pipeline_major(const Plan& plan) {
   std::vector<int> devices;
   for (const Pipeline& pipeline : plan.pipelines)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,8 @@ struct Stage {
   std::vector<int> devices;    // indices into Topology::devices, by tensor-parallel rank
   /// Number of layers of each chunk under schedule interleaved; empty: split evenly.
   std::vector<int> virtual_layers = {};
+  /// Forwards before the first backward under schedule eager-1f1b; empty: the default of the schedule.
+  std::optional<int> warm_up = {};
 
   friend bool operator==(const Stage&, const Stage&) = default;
 };
@@ -46,6 +49,10 @@ inline bool are_equally_deep(const Plan& plan) {
 }
 /// [stage]: its devices in all pipelines that have so many stages; they synchronize gradients.
 std::vector<std::vector<int>> stage_groups(const Plan& plan);
+/// [stage]: Stage::warm_up; empty under schedules that do not leave it to plans.
+std::vector<std::optional<int>> warm_ups(const Pipeline& pipeline, Schedule schedule);
+/// Without Stage::warm_up, which planners then choose.
+Plan without_warm_ups(Plan plan);
 /// The devices pipeline by pipeline, and stage by stage in each pipeline.
 std::vector<int> pipeline_major(const Plan& plan);
 /// The devices stage by stage, and pipeline by pipeline in each stage.

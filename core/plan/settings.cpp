@@ -475,7 +475,9 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .name = "schedule",
          .meaning = "pipeline schedule. With 1f1b-blocking and interleaved-blocking a stage waits while it "
                     "sends, as in DeepSpeed; interleaved and interleaved-blocking require `chunks`; zb-h1 "
-                    "(zero bubble) delays the weight gradients. `auto` tries gpipe, 1f1b and interleaved",
+                    "(zero bubble) delays the weight gradients; eager-1f1b has a longer warm-up that hides "
+                    "slow messages (`warm_up` in plans). `auto` tries gpipe, 1f1b, interleaved, zb-h1 and "
+                    "eager-1f1b",
          .may_be_auto = true,
          .may_be_list = true,
          .is_always_written = true,

@@ -273,12 +273,16 @@ Actions megatron_actions(const ScheduleTraits& schedule, const Orders& orders, c
 
 constexpr auto messagings = std::to_array<MessagingTraits>({
     {.kind = Messaging::ahead, .name = "ahead", .posts_receives = false, .actions = ahead_actions},
-    {.kind = Messaging::megatron, .name = "megatron", .actions = megatron_actions},
+    {.kind = Messaging::megatron,
+     .name = "megatron",
+     .deadlocks_with_long_warm_up = true,
+     .actions = megatron_actions},
     // deepspeed/runtime/zero/stage_1_and_2.py, average_tensor; pipe/engine.py, _bf16_reduce_grads and
     // _aggregate_total_loss
     {.kind = Messaging::deepspeed,
      .name = "deepspeed",
      .deadlocks_unless_simple = true,
+     .deadlocks_with_long_warm_up = true,
      .all_reduces_shards = true,
      .reduces_scalars = true,
      .actions = deepspeed_actions},
@@ -314,7 +318,9 @@ std::string_view name_of(Messaging messaging) {
 
 bool can_run(Messaging messaging, Schedule schedule) {
   const ScheduleTraits& order = traits(schedule);
-  return !traits(messaging).deadlocks_unless_simple || (!order.has_chunks && !order.splits_backward);
+  const MessagingTraits& row = traits(messaging);
+  if (row.deadlocks_with_long_warm_up && order.has_planned_warm_up) return false;
+  return !row.deadlocks_unless_simple || (!order.has_chunks && !order.splits_backward);
 }
 
 std::vector<std::vector<Action>> device_actions(Messaging messaging, Schedule schedule,
@@ -327,8 +333,7 @@ std::vector<std::vector<Action>> device_actions(Messaging messaging, Schedule sc
     part.micro_batches = std::min(round, shape.micro_batches - done);
     Orders orders;
     for (int device = 0; device < shape.devices; ++device)
-      orders.push_back(
-          operation_order(schedule, {part.devices, device, part.chunks, part.micro_batches}, /*flush=*/0));
+      orders.push_back(operation_order(schedule, part.position(device), /*flush=*/0));
     const Actions actions = row.actions(traits(schedule), orders, part);
     for (std::size_t device = 0; device < actions.size(); ++device)
       for (Action it : actions[device]) {

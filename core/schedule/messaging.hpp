@@ -37,6 +37,12 @@ struct Action {
 /// Sizes of a pipeline: device d of p has the stages d, d + p, … (chunks of them).
 struct PipelineShape {
   int devices = 1, chunks = 1, micro_batches = 1;
+  std::vector<std::optional<int>> warm_ups = {};  // by device, as PipelinePosition::warm_up; or empty
+
+  PipelinePosition position(int device) const {
+    return {devices, device, chunks, micro_batches,
+            warm_ups.empty() ? std::nullopt : warm_ups[static_cast<std::size_t>(device)]};
+  }
 };
 
 /// Whether the computation has an input from, or an output for, another stage.
@@ -50,6 +56,8 @@ struct MessagingTraits {
   /// Its calls block so that devices with several stages, or with split backwards, wait for each other
   /// forever.
   bool deadlocks_unless_simple = false;
+  /// Its calls block, so that a stage which is more than one forward ahead of the next one waits forever.
+  bool deadlocks_with_long_warm_up = false;
   /// A sharded optimizer's gradients are all-reduced, not reduce-scattered.
   bool all_reduces_shards = false;
   /// All-reduces scalars in every iteration (core/plan/scalar_reductions.hpp).

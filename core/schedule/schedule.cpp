@@ -57,7 +57,15 @@ constexpr auto schedules = std::to_array<ScheduleTraits>({
      .order = zero_bubble_h1_order,
      .in_flight = zero_bubble_h1_in_flight,
      .in_jobs = true,
+     .is_candidate = true,
      .splits_backward = true},
+    {.kind = Schedule::eager_one_f_one_b,
+     .name = "eager-1f1b",
+     .order = eager_one_f_one_b_order,
+     .in_flight = eager_one_f_one_b_in_flight,
+     .in_jobs = true,
+     .is_candidate = true,
+     .has_planned_warm_up = true},
     // Micro-batches take paths of their own (path_schedule.hpp), which give the order.
     {.kind = Schedule::paths, .name = "paths"},
 });

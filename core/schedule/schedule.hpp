@@ -2,6 +2,7 @@
 // one file in core/schedule/, and one row of the table in schedule.cpp (docs/add-a-schedule.md).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@ enum class Schedule : unsigned char {
   interleaved,
   interleaved_blocking,
   zero_bubble_h1,
+  eager_one_f_one_b,
   paths
 };
 
@@ -36,6 +38,8 @@ struct PipelinePosition {
   int devices = 1, device = 0;
   int chunks = 1;
   int micro_batches = 1;
+  /// Forwards before the first backward, if the schedule leaves them to the plan (Stage::warm_up).
+  std::optional<int> warm_up = {};
 };
 
 struct ScheduleTraits {
@@ -58,6 +62,8 @@ struct ScheduleTraits {
   bool forwards_first = false;
   /// 1F1B: after its warm-up, a device with one stage computes one forward and one backward in turn.
   bool alternates = false;
+  /// Plans have the numbers of forwards before the first backward (Stage::warm_up).
+  bool has_planned_warm_up = false;
   /// The trainer has four buffers per micro-batch: for input and output, and for the gradients of both.
   bool keeps_boundary_buffers = false;
 };
@@ -74,6 +80,10 @@ int gpipe_in_flight(const PipelinePosition& position);
 /// (Narayanan et al., arXiv 1806.03377 and 2104.04473).
 std::vector<Operation> one_f_one_b_order(const PipelinePosition& position);
 int one_f_one_b_in_flight(const PipelinePosition& position);
+/// 1F1B with a longer warm-up, so that messages take their time while devices compute (eager-1F1B: Zhuang et
+/// al., arXiv 2211.05322, section 4): `warm_up` forwards, or 2 (p − d − 1), twice as many as under 1F1B.
+std::vector<Operation> eager_one_f_one_b_order(const PipelinePosition& position);
+int eager_one_f_one_b_in_flight(const PipelinePosition& position);
 /// 1F1B over chunks (arXiv 2104.04473, 2.2). Expects micro-batches to be a multiple of the devices.
 std::vector<Operation> interleaved_order(const PipelinePosition& position);
 int interleaved_in_flight(const PipelinePosition& position);

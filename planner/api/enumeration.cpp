@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "planner/search/iteration_time/enumeration.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -58,11 +59,13 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
       search::enumerate_plans(request.problem, options.limits, best_s, limits, work.stop);
   result.found.evaluations += all.evaluations;
   if (!all.is_complete) return false;
+  const search::PlanScore score(options.objective, request.problem.topology);
   std::vector<search::PlanCandidate> candidates;
   for (auto plan = all.plans.begin(); plan != all.plans.end();) {
     candidates.clear();
     for (; plan != all.plans.end() && candidates.size() < at_once; ++plan)
-      if (plan->lower_bound_s < best_s) candidates.push_back(plan->candidate);
+      if (plan->lower_bound_s < best_s)
+        candidates.push_back(search::with_warm_ups(plan->candidate, request.problem.job, score));
     const std::vector<FinalistResult> simulated =
         simulate_finalists(candidates, request.scenarios, request.robust, work);
     if (is_stopped(work)) return false;

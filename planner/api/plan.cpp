@@ -102,7 +102,8 @@ search::PlanCandidate evaluate(const PlanRequest& request, const Plan& plan) {
       std::make_shared<const search::DecidedJob>(problem, problem.job, stage_sizes(plan), network);
   for (const int device : pipeline_major(plan))
     if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
-  return search::evaluate_plan(job, plan, search::PlanScore(request.options.objective, problem.topology));
+  const search::PlanScore score(request.options.objective, problem.topology);
+  return search::with_warm_ups(search::evaluate_plan(job, plan, score), problem.job, score);
 }
 
 /// Simulates the plan under all scenarios. Adds nothing but the status if that is not possible.
@@ -191,7 +192,6 @@ PlanAnswer score(const PlanRequest& request, const GivenPlan& given) {
   const search::SearchOptions& common = request.options.common;
   const Work work{common.threads, nullptr, common.stop};
   PlanAnswer answer = answer_of(evaluate(request, given.plan), request.options.objective);
-  answer.plan = given.plan;
   answer.is_given = true;
   answer.reader_notes = given.notes;
   answer.undecided = given.undecided;

@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/kind_table.hpp"
-#include "core/schedule/schedule.hpp"
+#include "core/schedule/messaging.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/pipeline_files.hpp"
 
@@ -67,20 +67,26 @@ bool has_own_class(Schedule schedule) {
 
 /// One row per device of a pipeline with its operations between two flushes, such as `0F0,0F1,0B0,0B1`:
 /// stage, kind, micro-batch. I and W are the halves of a backward pass.
-std::string schedule_csv(Schedule schedule, int devices, int chunks, int micro_batches) {
+std::string schedule_csv(Schedule schedule, const PipelineShape& shape) {
   std::string text;
-  for (int device = 0; device < devices; ++device) {
+  for (int device = 0; device < shape.devices; ++device) {
     std::vector<std::string> cells;
-    for (const Operation& it : operation_order(schedule, {devices, device, chunks, micro_batches}, 0)) {
+    for (const Operation& it : operation_order(schedule, shape.position(device), 0)) {
       const char kind = it.kind == Operation::Kind::forward           ? 'F'
                         : it.kind == Operation::Kind::weight_gradient ? 'W'
                         : traits(schedule).splits_backward            ? 'I'
                                                                       : 'B';
-      cells.push_back(fmt::format("{}{}{}", device + devices * it.chunk, kind, it.micro_batch));
+      cells.push_back(fmt::format("{}{}{}", device + shape.devices * it.chunk, kind, it.micro_batch));
     }
     text += fmt::format("{}\n", fmt::join(cells, ","));
   }
   return text;
+}
+
+/// Of a pipeline between two flushes. All are the same.
+PipelineShape shape_of(const ExportBundle& bundle, int chunks) {
+  return {stage_count(bundle), chunks, micro_batches_per_flush(bundle),
+          warm_ups(bundle.plan.pipelines.front(), bundle.job.execution.schedule)};
 }
 
 ExportFiles files(const ExportBundle& bundle) {
@@ -104,8 +110,7 @@ ExportFiles files(const ExportBundle& bundle) {
   json["optimizer"] = std::move(optimizer);
   ExportFiles files = pipeline_files(bundle, "pipelining_train.py", json);
   if (!has_own_class(execution.schedule))
-    files.push_back({schedule_file, schedule_csv(execution.schedule, stage_count(bundle), chunks,
-                                                 micro_batches_per_flush(bundle))});
+    files.push_back({schedule_file, schedule_csv(execution.schedule, shape_of(bundle, chunks))});
   return files;
 }
 
@@ -118,9 +123,10 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const Schedule schedule = kind_named(schedule_table(), json.at("schedule").get<std::string>()).value();
   const int flush = json.at("flush").is_null() ? micro_batches : std::min(number("flush"), micro_batches);
   DTFM_ASSERT(flush > 0 && micro_batches % flush == 0);  // train.py runs equal rounds
-  const int devices = static_cast<int>(json.at("layers").size()) / chunks;
-  if (!has_own_class(schedule))
-    DTFM_ASSERT(file_text(files, schedule_file) == schedule_csv(schedule, devices, chunks, flush));
+  PipelineShape shape = shape_of(bundle, chunks);
+  shape.devices = static_cast<int>(json.at("layers").size()) / chunks;
+  shape.micro_batches = flush;
+  if (!has_own_class(schedule)) DTFM_ASSERT(file_text(files, schedule_file) == schedule_csv(schedule, shape));
   DTFM_ASSERT(number("instances") == instance_count(bundle));
   const auto& optimizer = json.at("optimizer");
   const std::string planned = read.settings.at(Setting::optimizer);

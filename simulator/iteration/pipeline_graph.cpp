@@ -290,7 +290,8 @@ PipelineEndTasks PipelineGraph::build() {
     }
   const std::vector<std::vector<Action>> lists = device_actions(
       plan_.execution.messaging, plan_.execution.schedule,
-      {devices_, stages() / devices_, pipeline_.micro_batches}, plan_.execution.flush.value_or(0));
+      {devices_, stages() / devices_, pipeline_.micro_batches, warm_ups(pipeline_, plan_.execution.schedule)},
+      plan_.execution.flush.value_or(0));
   std::vector<std::size_t> next(lists.size());
   for (bool all = false; !all;) {
     bool progressed = false;

@@ -77,6 +77,7 @@ std::vector<double> required_memory(const Problem& problem, const Plan& plan) {
     const auto& [micro_batches, stages] = computed.pipelines[i];
     const int devices = static_cast<int>(plan.pipelines[i].stages.size());
     const int chunks = static_cast<int>(stages.size()) / devices;
+    const PipelineShape shape{devices, chunks, micro_batches, warm_ups(plan.pipelines[i], schedule)};
     for (int position = 0; position < devices; ++position) {
       std::vector<StageLoad> loads;  // by chunk
       for (int chunk = 0; chunk < chunks; ++chunk)
@@ -84,8 +85,8 @@ std::vector<double> required_memory(const Problem& problem, const Plan& plan) {
       double held = 0;
       for (const StageLoad& load : loads) held += load.state_bytes;
       double peak = held;
-      for (const Operation& operation : operation_order(schedule, {devices, position, chunks, micro_batches},
-                                                        plan.execution.flush.value_or(0))) {
+      for (const Operation& operation :
+           operation_order(schedule, shape.position(position), plan.execution.flush.value_or(0))) {
         const StageLoad& load = loads[at(operation.chunk)];
         if (operation.kind == Kind::forward) held += load.activation_bytes;
         peak = std::max(peak, held + load.working_bytes);

@@ -7,6 +7,7 @@
 
 #include "core/base/rng.hpp"
 #include "planner/cost/iteration_time/in_flight.hpp"
+#include "planner/cost/iteration_time/warm_up.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
@@ -132,6 +133,18 @@ PipelineTime simulated(const RandomPipeline& it) {
   return time;
 }
 
+/// Gives the pipeline warm-ups that are up to `longer` forwards longer than those of 1F1B from one stage to
+/// the next.
+void set_warm_ups(Rng& rng, int longer, RandomPipeline& it) {
+  std::vector<Stage>& stages = it.plan.pipelines.front().stages;
+  int warm_up = -1;
+  for (std::size_t stage = stages.size(); stage-- > 0;) {
+    warm_up += 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(longer + 1)));
+    stages[stage].warm_up = warm_up;
+    it.work.warm_ups.insert(it.work.warm_ups.begin(), warm_up);
+  }
+}
+
 void check_exact(Schedule schedule, const RandomPipeline& it) {
   const PipelineTime estimated = pipeline_time(schedule, it.work), expected = simulated(it);
   CHECK(estimated.end_s == Approx(expected.end_s).epsilon(1e-9));
@@ -235,14 +248,19 @@ TEST_CASE("work that a schedule cannot run is rejected") {
 }
 
 TEST_CASE("the number of micro-batches in flight depends on schedule and stage") {
-  CHECK(max_in_flight(gpipe, 4, 1, 1, 9) == 9);
-  CHECK(max_in_flight(one_f_one_b, 4, 0, 1, 9) == 4);
-  CHECK(max_in_flight(one_f_one_b, 4, 3, 1, 9) == 1);
-  CHECK(max_in_flight(one_f_one_b, 4, 0, 1, 2) == 2);
+  const auto in_flight = [](Schedule schedule, const PipelinePosition& position) {
+    return traits(schedule).in_flight(position);
+  };
+  CHECK(in_flight(gpipe, {4, 1, 1, 9}) == 9);
+  CHECK(in_flight(one_f_one_b, {4, 0, 1, 9}) == 4);
+  CHECK(in_flight(one_f_one_b, {4, 3, 1, 9}) == 1);
+  CHECK(in_flight(one_f_one_b, {4, 0, 1, 2}) == 2);
+  CHECK(in_flight(eager_one_f_one_b, {4, 0, 1, 9}) == 7);
+  CHECK(in_flight(eager_one_f_one_b, {4, 0, 1, 9, 4}) == 5);
   // 4 devices of 2 chunks: the first is 2 · 3 + 4 forward passes ahead and computes one more.
-  CHECK(max_in_flight(interleaved, 8, 0, 2, 8) == 11);
-  CHECK(max_in_flight(interleaved, 8, 3, 2, 8) == 5);
-  for (const int stage : {0, 3}) CHECK(max_in_flight(Schedule::zero_bubble_h1, 4, stage, 1, 9) == 4);
+  CHECK(in_flight(interleaved, {4, 0, 2, 8}) == 11);
+  CHECK(in_flight(interleaved, {4, 3, 2, 8}) == 5);
+  for (const int stage : {0, 3}) CHECK(in_flight(Schedule::zero_bubble_h1, {4, stage, 1, 9}) == 4);
 }
 
 // Two devices of two chunks. The first device computes F0 F1 of its first chunk, F0 F1 of its second, and F2
@@ -251,15 +269,15 @@ TEST_CASE("the number of micro-batches in flight depends on schedule and stage")
 TEST_CASE("micro-batches in memory are counted per chunk") {
   const auto max_bytes = [](int device, double first, double second, double working_second = 0) {
     const std::vector<StageNeeds> chunks = {{1000, first, 0}, {2000, second, working_second}};
-    return InFlightMicroBatches(interleaved, 2, device, 2, 8).max_bytes(chunks) - 3000;
+    return InFlightMicroBatches(interleaved, {2, device, 2, 8}).max_bytes(chunks) - 3000;
   };
   CHECK(max_bytes(0, 1, 100) == 203);
   CHECK(max_bytes(0, 100, 1) == 401);
   CHECK(max_bytes(1, 1, 100) == 102);
   CHECK(max_bytes(1, 100, 1) == 300);
   CHECK(max_bytes(1, 100, 1, 250) == 201 + 250);
-  CHECK(InFlightMicroBatches(one_f_one_b, 4, 1, 1, 9).max_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 36);
-  CHECK(InFlightMicroBatches(one_f_one_b, 4, 1, 1, 0).max_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 5);
+  CHECK(InFlightMicroBatches(one_f_one_b, {4, 1, 1, 9}).max_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 36);
+  CHECK(InFlightMicroBatches(one_f_one_b, {4, 1, 1, 0}).max_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 5);
 }
 
 TEST_CASE("gpipe: the estimate equals the simulator for random pipelines") {
@@ -278,6 +296,60 @@ TEST_CASE("1f1b: the estimate equals the simulator for few micro-batches") {
     const int devices = one_to(rng, 8);
     const Size size{devices, 1, one_to(rng, 3 * devices + 4), rng.below(3) == 0 ? one_to(rng, 12) : 0};
     check_exact(one_f_one_b, random_pipeline(rng, Schedule::one_f_one_b, size));
+  }
+}
+
+// Of 8 s in the cycle of two stages of 3 s and two messages of 1 s, a warm-up of w forwards shares w + 1
+// micro-batches: 4 s, 2.67 s. A stage needs 3 s.
+TEST_CASE("eager-1f1b: a longer warm-up hides messages") {
+  PipelineWork work = even_work(2, 1000, 0, 1);
+  work.max_warm_ups = {1000, 1000};
+  CHECK(alternating_steady_s(work, {1, 0}) == Approx(4));
+  CHECK(alternating_steady_s(work, {2, 0}) == Approx(3));
+  CHECK(choose_warm_ups(work) == std::vector{2, 0});
+  CHECK(pipeline_time(eager_one_f_one_b, work).steady_s == Approx(3));
+  work.max_warm_ups = {1, 1};
+  CHECK(choose_warm_ups(work) == std::vector{1, 0});
+  CHECK(seconds_of(eager_one_f_one_b, work) == Approx(seconds_of(one_f_one_b, work)));
+}
+
+TEST_CASE("eager-1f1b: warm-ups of more forwards than micro-batches compute all forwards first") {
+  PipelineWork work = even_work(3, 5, 0.5, 0.25);
+  work.warm_ups = {1'000'000'000, 999'999'999, 0};
+  const double most_s = seconds_of(eager_one_f_one_b, work);
+  work.warm_ups = {5, 5, 0};
+  CHECK(most_s == seconds_of(eager_one_f_one_b, work));
+}
+
+TEST_CASE("eager-1f1b: no warm-ups within the limits have a shorter steady state, or are shorter") {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(7, seed);
+    const int most = 8;
+    PipelineWork work = random_pipeline(rng, eager_one_f_one_b, {3, 1, 50}).work;
+    work.max_warm_ups = {one_to(rng, most), one_to(rng, most), 0};
+    const std::vector<int> chosen = choose_warm_ups(work);
+    const double steady_s = alternating_steady_s(work, chosen);
+    for (int second = 1; second <= std::max(1, work.max_warm_ups[1]); ++second)
+      for (int first = second + 1; first <= std::max(2, work.max_warm_ups[0]); ++first) {
+        CAPTURE(first, second);
+        const double other_s = alternating_steady_s(work, {first, second, 0});
+        CHECK(steady_s <= other_s * 1.0011);
+        if (first < chosen[0] || second < chosen[1]) CHECK(other_s >= steady_s * (1 - 1e-6));
+      }
+  }
+}
+
+TEST_CASE("eager-1f1b: the estimate equals the simulator for few micro-batches") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(8, seed);
+    const int devices = one_to(rng, 8);
+    const Size size{devices, 1, one_to(rng, 3 * devices + 4), rng.below(3) == 0 ? one_to(rng, 12) : 0};
+    const auto messaging = rng.below(2) == 0 ? Messaging::ahead : Messaging::torch;
+    RandomPipeline it = random_pipeline(rng, eager_one_f_one_b, size, messaging);
+    set_warm_ups(rng, 2, it);
+    check_exact(eager_one_f_one_b, it);
   }
 }
 
@@ -366,6 +438,9 @@ TEST_CASE("extrapolated steady states are within 1 % of the simulator for thousa
     const RandomPipeline chunked = random_pipeline(
         rng, Schedule::interleaved, {devices, one_to(rng, 3), devices * (200 + one_to(rng, 200))});
     CHECK(seconds_of(interleaved, chunked.work) == Approx(simulated(chunked).end_s).epsilon(0.01));
+    RandomPipeline eager = random_pipeline(rng, eager_one_f_one_b, {devices, 1, 1000 + one_to(rng, 1000)});
+    set_warm_ups(rng, 4, eager);
+    CHECK(seconds_of(eager_one_f_one_b, eager.work) == Approx(simulated(eager).end_s).epsilon(0.01));
     for (const Schedule schedule : {Schedule::zero_bubble_h1, Schedule::one_f_one_b_blocking}) {
       CAPTURE(schedule);
       const RandomPipeline unrolled = random_pipeline(rng, schedule, {devices, 1, 1000 + one_to(rng, 1000)});

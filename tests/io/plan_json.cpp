@@ -233,6 +233,33 @@ TEST_CASE("the execution of a plan is written with the keys of jobs and read bac
   CHECK(parsed_with(plan_json(four_devices(), job, plan), job) == plan);
 }
 
+TEST_CASE("the warm-ups of stages are written and read back") {
+  Job job = small_job();
+  job.execution.schedule = Schedule::eager_one_f_one_b;
+  Plan plan = plan_from_placement(two_by_two(), job);
+  CHECK(parsed_with(plan_json(four_devices(), job, plan), job) == plan);
+  for (Pipeline& pipeline : plan.pipelines) {
+    pipeline.stages[0].warm_up = 3;
+    pipeline.stages[1].warm_up = 0;
+  }
+  json file = plan_json(four_devices(), job, plan);
+  CHECK(parsed_with(file, job) == plan);
+  const auto check_refused = [&](const std::string& message) {
+    CHECK(error_message([&] { parsed_with(file, job); }) == "plan.json: /pipelines/1/stages/1" + message);
+  };
+  json& second = file["pipelines"][1]["stages"][1];
+  second["warm_up"] = 3;
+  check_refused(": `warm_up` is 3, but must be less than the 3 of the stage before");
+  second["warm_up"] = -1;
+  check_refused("/warm_up: expected a whole number from 0 to 1000000000; found the number -1");
+  second.erase("warm_up");
+  check_refused(": either all stages of a pipeline have a `warm_up`, or none");
+  job.execution.schedule = plan.execution.schedule = Schedule::one_f_one_b;
+  json other = plan_json(four_devices(), job, plan);
+  CHECK(error_message([&] { parsed_with(other, job); }) ==
+        "plan.json: /pipelines/0/stages/0/warm_up: requires schedule `eager-1f1b`");
+}
+
 TEST_CASE("the layers of virtual stages are written unless they are split evenly, and read back") {
   Job job = small_job();
   job.execution.schedule = Schedule::interleaved;

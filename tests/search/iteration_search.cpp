@@ -276,6 +276,27 @@ TEST_CASE("the search recomputes only as many layers as memory requires if their
         Recomputation::none);
 }
 
+// Two stages of 3 s per micro-batch, messages of 10 s. 1F1B takes (2 · 3 + 2 · 10) ÷ 2 = 13 s per
+// micro-batch. With room for the micro-batches that are on their way, both stages are always busy.
+TEST_CASE("an open schedule hides slow messages if memory allows") {
+  Problem problem{flat_topology({1, 1}, {}, link_of(10, 1e12)), chain_job(2, 0, 100), {}};
+  problem.job.training.global_batch = 200;
+  problem.job.execution.schedule = Schedule::one_f_one_b;
+  IterationSearchOptions options = search_options(1000);
+  options.limits = {2, 1};
+  const PlanCandidate before = search_iteration(problem, options).finalists.front();
+  problem.job.automatic = {Setting::schedule};
+  const PlanCandidate found = search_iteration(problem, options).finalists.front();
+  CHECK(before.iteration_s > 199 * 13);
+  CHECK(found.iteration_s < before.iteration_s);
+  CHECK(found.plan.execution.schedule != Schedule::one_f_one_b);
+  problem.job.listed = {{Setting::schedule, {"1f1b", "eager-1f1b"}}};
+  const PlanCandidate eager = search_iteration(problem, options).finalists.front();
+  CHECK(eager.plan.execution.schedule == Schedule::eager_one_f_one_b);
+  CHECK(eager.plan.pipelines.front().stages.front().warm_up == 8);  // ceil(26 ÷ 3) − 1
+  CHECK(eager.iteration_s == Approx(200 * 3 + 3 + 20));
+}
+
 TEST_CASE("every sequence is trained within the limits whatever is automatic") {
   for (const int batch : {1, 3, 7, 23, 36, 40, 52})
     for (const int layers : {1, 2, 5, 12})

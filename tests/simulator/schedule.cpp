@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/base/index.hpp"
+#include "core/schedule/messaging.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
@@ -114,6 +115,25 @@ TEST_CASE("every operation occurs once in an order that can be run") {
         for (const auto& order : orders) check_once_each(shape, order);
         REQUIRE(runs(shape, orders));
       }
+}
+
+// Stages of 3 devices with warm-ups of 4, 1 and 0 forwards, and 6 micro-batches.
+TEST_CASE("eager-1f1b: plans give the forwards before the first backward") {
+  const PipelineShape shape{3, 1, 6, {4, 1, 0}};
+  std::vector<std::vector<Operation>> orders;
+  for (int device = 0; device < 3; ++device)
+    orders.push_back(operation_order(Schedule::eager_one_f_one_b, shape.position(device), 0));
+  const auto text = [](const std::vector<Operation>& order) {
+    std::string result;
+    for (const Operation& it : order) result += it.kind == Kind::forward ? 'F' : 'B';
+    return result;
+  };
+  CHECK(text(orders[0]) == "FFFFFBFBBBBB");
+  CHECK(text(orders[1]) == "FFBFBFBFBFBB");
+  CHECK(text(orders[2]) == "FBFBFBFBFBFB");
+  REQUIRE(runs({Schedule::eager_one_f_one_b, 3, 1, 6}, orders));
+  CHECK(eager_one_f_one_b_in_flight({3, 0, 1, 6, 4}) == 5);
+  CHECK(eager_one_f_one_b_in_flight({3, 0, 1, 3, 4}) == 3);
 }
 
 TEST_CASE("the micro-batches in flight of every schedule are those of its order") {

@@ -103,6 +103,7 @@ class PlanReader {
     for (std::size_t i = 0; i < count; ++i) {
       const int covered = i == 0 ? 0 : pipeline.stages.back().layers.second;
       pipeline.stages.push_back(stage(list.at(i), covered));
+      if (i > 0) check_warm_up(list.at(i), pipeline.stages[i - 1], pipeline.stages[i]);
     }
     const int covered = pipeline.stages.back().layers.second;
     if (covered != layer_count(job_.model))
@@ -119,7 +120,20 @@ class PlanReader {
     Stage stage{layers(cursor.required("layers"), covered), {}};
     for (std::size_t i = 0; i < count; ++i) stage.devices.push_back(device(list.at(i)));
     if (const auto own = cursor.optional("virtual_layers")) read_virtual_layers(*own, stage);
+    if (const auto own = cursor.optional("warm_up")) {
+      if (!traits(execution_.schedule).has_planned_warm_up) own->fail("requires schedule `eager-1f1b`");
+      stage.warm_up = own->as_int(0, max_value);
+    }
     return stage;
+  }
+
+  /// Otherwise stages would wait for each other.
+  static void check_warm_up(const JsonCursor& cursor, const Stage& before, const Stage& stage) {
+    if (before.warm_up.has_value() != stage.warm_up.has_value())
+      cursor.fail("either all stages of a pipeline have a `warm_up`, or none");
+    if (stage.warm_up && *stage.warm_up >= *before.warm_up)
+      cursor.fail(fmt::format("`warm_up` is {}, but must be less than the {} of the stage before",
+                              *stage.warm_up, *before.warm_up));
   }
 
   void read_virtual_layers(const JsonCursor& list, Stage& stage) const {

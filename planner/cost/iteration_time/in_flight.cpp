@@ -9,23 +9,16 @@
 
 namespace dtfm::cost {
 
-int max_in_flight(Schedule schedule, int stages, int stage, int chunks, int micro_batches) {
-  const int devices = stages / chunks;
-  return traits(schedule).in_flight({devices, stage % devices, chunks, micro_batches});
-}
-
-InFlightMicroBatches::InFlightMicroBatches(Schedule schedule, int devices, int device, int chunks,
-                                           int micro_batches) {
-  if (micro_batches == 0) return;
-  if (chunks == 1) {
-    moments_ = {{0, {max_in_flight(schedule, devices, device, 1, micro_batches)}}};
+InFlightMicroBatches::InFlightMicroBatches(Schedule schedule, const PipelinePosition& position) {
+  if (position.micro_batches == 0) return;
+  if (position.chunks == 1) {
+    moments_ = {{0, {traits(schedule).in_flight(position)}}};
     return;
   }
-  std::vector<int> held(at(chunks));
+  std::vector<int> held(at(position.chunks));
   using Kind = Operation::Kind;
   DTFM_ASSERT(!traits(schedule).splits_backward);  // no schedule with chunks does
-  for (const auto& [kind, chunk, _] :
-       operation_order(schedule, {devices, device, chunks, micro_batches}, /*flush=*/0)) {
+  for (const auto& [kind, chunk, _] : operation_order(schedule, position, /*flush=*/0)) {
     if (kind == Kind::forward) ++held[at(chunk)];
     moments_.push_back({chunk, held});
     if (kind == Kind::backward) --held[at(chunk)];
@@ -65,9 +58,12 @@ int enough_micro_batches(int devices, int chunks, int micro_batches) {
 
 }  // namespace
 
-const InFlightMicroBatches& InFlightByDevice::of(int devices, int device, int micro_batches) {
-  const int enough = enough_micro_batches(devices, chunks_, micro_batches);
-  return known_.try_emplace({devices, device, enough}, schedule_, devices, device, chunks_, enough)
+const InFlightMicroBatches& InFlightByDevice::of(int devices, int device, int micro_batches,
+                                                 std::optional<int> warm_up) {
+  if (!warm_up && traits(schedule_).has_planned_warm_up) warm_up = devices - 1 - device;
+  const PipelinePosition position{devices, device, chunks_,
+                                  enough_micro_batches(devices, chunks_, micro_batches), warm_up};
+  return known_.try_emplace({devices, device, position.micro_batches, warm_up}, schedule_, position)
       .first->second;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -11,15 +12,11 @@
 
 namespace dtfm::cost {
 
-/// Maximum number of micro-batches that the device of stage `stage` of `stages` holds at a time, of
-/// `micro_batches` between two flushes. For interleaved: of all its chunks together.
-int max_in_flight(Schedule schedule, int stages, int stage, int chunks, int micro_batches);
-
 /// Micro-batches that a device holds, by chunk, at every moment at which its memory may peak.
 class InFlightMicroBatches {
  public:
-  /// With chunks, `micro_batches` must be a multiple of `devices`.
-  InFlightMicroBatches(Schedule schedule, int devices, int device, int chunks, int micro_batches);
+  /// Of `position.micro_batches` between two flushes. With chunks, they must be a multiple of the devices.
+  InFlightMicroBatches(Schedule schedule, const PipelinePosition& position);
   /// Peak memory in bytes of a device with these chunks.
   double max_bytes(std::span<const StageNeeds> chunks) const;
   friend bool operator==(const InFlightMicroBatches&, const InFlightMicroBatches&) = default;
@@ -37,12 +34,13 @@ class InFlightMicroBatches {
 class InFlightByDevice {
  public:
   InFlightByDevice(Schedule schedule, int chunks) : schedule_(schedule), chunks_(chunks) {}
-  const InFlightMicroBatches& of(int devices, int device, int micro_batches);
+  /// `warm_up`: of the plan, if the schedule leaves it to plans; without it, the shortest one.
+  const InFlightMicroBatches& of(int devices, int device, int micro_batches, std::optional<int> warm_up = {});
 
  private:
   Schedule schedule_;
   int chunks_;
-  std::map<std::tuple<int, int, int>, InFlightMicroBatches> known_;
+  std::map<std::tuple<int, int, int, std::optional<int>>, InFlightMicroBatches> known_;
 };
 
 }  // namespace dtfm::cost

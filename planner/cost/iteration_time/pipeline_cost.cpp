@@ -9,6 +9,7 @@
 #include "core/base/infinity.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/virtual_stages.hpp"
+#include "planner/cost/iteration_time/warm_up.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -297,17 +298,38 @@ void add_memory(const IterationModel& model, const Pipeline& pipeline, int repli
   const int stages = static_cast<int>(pipeline.stages.size());
   const int between = model.micro_batches_per_round(flush, pipeline.micro_batches);
   std::vector<StageNeeds> chunks(at(model.chunks));
+  const std::vector<int>& planned = cost.work.warm_ups;
   for (int stage = 0; stage < stages; ++stage) {
     const std::vector<int>& devices = pipeline.stages[at(stage)].devices;
     for (int chunk = 0; chunk < model.chunks; ++chunk)
       chunks[at(chunk)] =
           model.stages_of(devices.size()).needs(cost.layers[at(stage + chunk * stages)], replicas);
-    const double bytes = in_flight.of(stages, stage, between).max_bytes(chunks);
+    const auto warm_up = planned.empty() ? std::nullopt : std::optional(planned[at(stage)]);
+    const double bytes = in_flight.of(stages, stage, between, warm_up).max_bytes(chunks);
     cost.memory_bytes.push_back(bytes);
     for (const int device : devices)
       if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
         cost.deficit_bytes += std::max(0.0, bytes - topology.gpus[at(gpu)].memory.value());
   }
+}
+
+/// Those of the plan, or how long they may be within the memory of the devices.
+void add_warm_ups(const IterationModel& model, const Pipeline& pipeline, int replicas, PipelineCost& cost) {
+  if (!traits(model.schedule).has_planned_warm_up) return;
+  PipelineWork& work = cost.work;
+  const Topology& topology = model.problem.topology;
+  for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
+    const auto& [layers, devices, _, warm_up] = pipeline.stages[stage];
+    if (warm_up) work.warm_ups.push_back(*warm_up);
+    const StageNeeds needs = model.stages_of(devices.size()).needs(cost.layers[stage], replicas);
+    double most = work.micro_batches;
+    for (const int device : devices)
+      if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0 && needs.per_micro_batch > 0)
+        most = std::min(most, (topology.gpus[at(gpu)].memory.value() - needs.state - needs.working) /
+                                  needs.per_micro_batch);
+    work.max_warm_ups.push_back(std::max(0, static_cast<int>(most) - 1));
+  }
+  if (work.warm_ups.size() < pipeline.stages.size()) work.warm_ups.clear();
 }
 
 }  // namespace
@@ -416,6 +438,7 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
   add_compression(model, pipeline, cost);
   add_hops(model, pipeline, cost);
   if (model.network.is_priced()) add_exchange_egress(model, pipeline, cost);
+  add_warm_ups(model, pipeline, replicas, cost);
   cost.time = pipeline_time(model.schedule, cost.work);
   cost.earliest = earliest_times(model, cost);
   add_link_totals(model.schedule, cost);

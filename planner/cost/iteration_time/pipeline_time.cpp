@@ -4,6 +4,7 @@
 
 #include "core/base/index.hpp"
 #include "planner/cost/iteration_time/pipeline_unroll.hpp"
+#include "planner/cost/iteration_time/warm_up.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -46,25 +47,6 @@ PipelineTime gpipe_time(const PipelineWork& work) {
   return time;
 }
 
-/// Maximum cycle mean of the graph of events, per micro-batch.
-double one_f_one_b_steady_s(const PipelineWork& work) {
-  const int stages = stages_of(work);
-  double most = 0;
-  for (int first = 0; first < stages; ++first) {
-    double sum = 0;
-    for (int last = first; last < stages; ++last) {
-      if (last > first) {
-        const HopTime &there = work.forward_hops[at(last - 1)], &back = work.backward_hops[at(last - 1)];
-        sum += there.occupancy_s + there.latency_s + back.occupancy_s + back.latency_s;
-        most = std::max({most, there.occupancy_s, back.occupancy_s});
-      }
-      sum += work.forward_s[at(last)] + work.backward_s[at(last)];
-      most = std::max(most, sum / (last - first + 1));
-    }
-  }
-  return most;
-}
-
 /// Sends messages over one boundary, one after the other.
 struct Sender {
   double free_s = 0;
@@ -76,10 +58,11 @@ struct Sender {
   }
 };
 
-/// Evaluates the first `micro_batches` micro-batches by the definition of the schedule. In round i, stage s,
-/// which is s' = stages − 1 − s stages before the last one, computes forward i and then backward i − s'. Both
-/// depend only on this round and earlier ones.
-PipelineTime one_f_one_b_paths(const PipelineWork& work, int micro_batches) {
+/// Evaluates the first `micro_batches` micro-batches by the definition of the schedule. In round i, a stage
+/// with a warm-up of w forwards computes forward i and then backward i − w. Both depend only on this round
+/// and earlier ones, because the next stage has no longer warm-up.
+PipelineTime alternating_paths(const PipelineWork& work, const std::vector<int>& warm_ups,
+                               int micro_batches) {
   const int stages = stages_of(work);
   PipelineTime time;
   time.backward_s.assign(at(stages), 0);
@@ -87,7 +70,7 @@ PipelineTime one_f_one_b_paths(const PipelineWork& work, int micro_batches) {
   std::vector<double> free(at(stages)), forward_arrived(at(stages)),
       backward_arrived(at(stages * micro_batches));
   std::vector<Sender> there(at(stages)), back(at(stages));
-  for (int round = 0; round < micro_batches + stages - 1; ++round) {
+  for (int round = 0; round < micro_batches + warm_ups.front(); ++round) {
     for (int stage = 0; round < micro_batches && stage < stages; ++stage) {
       double& now = free[at(stage)];
       now = std::max(now, forward_arrived[at(stage)]) + work.forward_s[at(stage)];
@@ -97,7 +80,7 @@ PipelineTime one_f_one_b_paths(const PipelineWork& work, int micro_batches) {
         backward_arrived[at(stage * micro_batches + round)] = now;
     }
     for (int stage = stages - 1; stage >= 0; --stage) {
-      const int micro_batch = round - (stages - 1 - stage);
+      const int micro_batch = round - warm_ups[at(stage)];
       if (micro_batch < 0 || micro_batch >= micro_batches) continue;
       double& now = free[at(stage)];
       now = std::max(now, backward_arrived[at(stage * micro_batches + micro_batch)]) +
@@ -116,11 +99,12 @@ PipelineTime one_f_one_b_paths(const PipelineWork& work, int micro_batches) {
   return time;
 }
 
-PipelineTime one_f_one_b_time(const PipelineWork& work) {
-  const int steady_after = 3 * stages_of(work) + 4;  // micro-batches until the steady state
+PipelineTime alternating_time(const PipelineWork& work, std::vector<int> warm_ups) {
+  for (int& it : warm_ups) it = std::min(it, work.micro_batches);
+  const int steady_after = 3 * (warm_ups.front() + 1) + 4;  // micro-batches until the steady state
   const int micro_batches = std::min(work.micro_batches, steady_after);
-  PipelineTime time = one_f_one_b_paths(work, micro_batches);
-  time.steady_s = one_f_one_b_steady_s(work);
+  PipelineTime time = alternating_paths(work, warm_ups, micro_batches);
+  time.steady_s = alternating_steady_s(work, warm_ups);
   time.delay((work.micro_batches - micro_batches) * time.steady_s);
   return time;
 }
@@ -131,26 +115,11 @@ bool shares_links(const PipelineWork& work) {
          std::any_of(work.backward_hops.begin(), work.backward_hops.end(), shares);
 }
 
-/// Time per micro-batch of the busiest device or hop: a lower bound of the steady state.
-double busiest_s(const PipelineWork& work) {
-  const std::size_t stages = work.forward_s.size(), devices = stages / at(work.chunks);
-  double most = 0;
-  for (std::size_t device = 0; device < devices; ++device) {
-    double computing = 0, there = 0, back = 0;
-    for (std::size_t stage = device; stage < stages; stage += devices) {
-      computing += work.forward_s[stage] + work.backward_s[stage];
-      if (stage + 1 < stages) there += work.forward_hops[stage].occupancy_s;
-      if (stage > 0) back += work.backward_hops[stage - 1].occupancy_s;
-    }
-    most = std::max({most, computing, there, back});
-  }
-  return most;
-}
-
 /// Extrapolates from a few unrolled micro-batches. After `warm_up` of them the pipeline is in steady state,
 /// whose period is assumed to divide `warm_up`. The cool-down is as long as the warm-up.
 PipelineTime unrolled_time(Schedule schedule, const PipelineWork& work) {
-  const int warm_up = 2 * stages_of(work) / work.chunks;
+  const int ahead = work.warm_ups.empty() ? 0 : std::min(work.warm_ups.front(), work.micro_batches) + 1;
+  const int warm_up = 2 * std::max(stages_of(work) / work.chunks, ahead);
   PipelineWork first = work;
   first.micro_batches = std::min(work.micro_batches, 3 * warm_up);
   UnrolledPipeline unrolled = unroll_pipeline(schedule, first);
@@ -195,7 +164,9 @@ PipelineTime time_of_round(Schedule schedule, const PipelineWork& work) {
   if (work.messaging != Messaging::ahead)
     return row.forwards_first ? unrolled_phases(schedule, work) : unrolled_time(schedule, work);
   if (row.forwards_first) return gpipe_time(work);
-  if (row.alternates && !row.is_blocking && !shares_links(work)) return one_f_one_b_time(work);
+  if (!shares_links(work) && row.has_planned_warm_up) return alternating_time(work, work.warm_ups);
+  if (!shares_links(work) && row.alternates && !row.is_blocking)
+    return alternating_time(work, shortest_warm_ups(stages_of(work)));
   return unrolled_time(schedule, work);
 }
 
@@ -207,10 +178,30 @@ void PipelineTime::delay(double seconds) {
   end_s += seconds;
 }
 
+double busiest_s(const PipelineWork& work) {
+  const std::size_t stages = work.forward_s.size(), devices = stages / at(work.chunks);
+  double most = 0;
+  for (std::size_t device = 0; device < devices; ++device) {
+    double computing = 0, there = 0, back = 0;
+    for (std::size_t stage = device; stage < stages; stage += devices) {
+      computing += work.forward_s[stage] + work.backward_s[stage];
+      if (stage + 1 < stages) there += work.forward_hops[stage].occupancy_s;
+      if (stage > 0) back += work.backward_hops[stage - 1].occupancy_s;
+    }
+    most = std::max({most, computing, there, back});
+  }
+  return most;
+}
+
 /// Rounds between flushes do not overlap, because the first stage is the last to end a round, and starts the
 /// next one. If the backward is split, the first stage does not wait for the weight gradients of the others,
 /// so the result is an upper bound.
 PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work) {
+  if (traits(schedule).has_planned_warm_up && work.warm_ups.empty()) {
+    PipelineWork planned = work;
+    planned.warm_ups = choose_warm_ups(work);
+    return pipeline_time(schedule, planned);
+  }
   if (work.flush <= 0 || work.flush >= work.micro_batches) return time_of_round(schedule, work);
   PipelineWork round = work;
   round.micro_batches = work.flush;

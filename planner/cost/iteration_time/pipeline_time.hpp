@@ -34,6 +34,9 @@ struct PipelineWork {
   Messaging messaging = Messaging::ahead;
   /// By stage, the part of `backward_s` that a schedule which splits the backward delays. Others ignore it.
   std::vector<double> weight_gradient_s = {};
+  /// By stage, forwards before the first backward, if the schedule leaves them to plans and the plan has
+  /// them. Otherwise pipeline_time chooses them, each at most `max_warm_ups`.
+  std::vector<int> warm_ups = {}, max_warm_ups = {};
   friend bool operator==(const PipelineWork&, const PipelineWork&) = default;
 };
 
@@ -59,6 +62,9 @@ struct PipelineTime {
   void delay(double seconds);
 };
 
+/// Time per micro-batch of the busiest device or hop: a lower bound of the steady state.
+double busiest_s(const PipelineWork& work);
+
 /// Time of a pipeline whose messages contend with those of the same pipeline only. Throws Error if the
 /// schedule cannot run (interleaved: micro-batches that are not a multiple of the devices), or if jobs may
 /// not name it.
@@ -70,7 +76,10 @@ struct PipelineTime {
 ///   steady state is the maximum cycle mean: a cycle from stage i to stage j and back, with the hops between
 ///   them, is shared by j − i + 1 micro-batches. Warm-up and cool-down are the longest paths of the first
 ///   micro-batches.
-/// - Others, 1f1b if hops share links, and all whose receives are not posted ahead: the first micro-batches
+/// - eager-1f1b: the same for any warm-up: the cycle is shared by one micro-batch, and as many as the warm-up
+///   of i is longer than that of j.
+/// - Others, 1f1b and eager-1f1b if hops share links, and all whose receives are not posted ahead: the first
+/// micro-batches
 ///   are unrolled (`unroll_pipeline`), and the rest is extrapolated from the steady state.
 PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work);
 

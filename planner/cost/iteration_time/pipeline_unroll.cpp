@@ -12,6 +12,13 @@ namespace {
 
 using Kind = Operation::Kind;
 
+PipelineShape shape_of(const PipelineWork& work) {
+  return {static_cast<int>(work.forward_s.size()) / work.chunks,
+          work.chunks,
+          work.micro_batches,
+          {work.warm_ups.begin(), work.warm_ups.end()}};
+}
+
 class PipelineUnroll {
  public:
   PipelineUnroll(Schedule schedule, const PipelineWork& work)
@@ -22,9 +29,9 @@ class PipelineUnroll {
         states_(at(devices_)),
         forward_arrived_(at(stages_ * work.micro_batches), never),
         backward_arrived_(forward_arrived_) {
+    const PipelineShape shape = shape_of(work);
     for (int device = 0; device < devices_; ++device)
-      states_[at(device)].operations =
-          operation_order(schedule, {devices_, device, work.chunks, work.micro_batches}, /*flush=*/0);
+      states_[at(device)].operations = operation_order(schedule, shape.position(device), /*flush=*/0);
     std::fill_n(forward_arrived_.begin(), work.micro_batches, 0);
     result_.time.backward_s.assign(at(stages_), 0);
     result_.time.gradients_s.assign(at(stages_), 0);
@@ -137,7 +144,7 @@ class ActionUnroll {
       : work_(work),
         schedule_(traits(schedule)),
         stages_(static_cast<int>(work.forward_s.size())),
-        shape_{stages_ / work.chunks, work.chunks, work.micro_batches},
+        shape_(shape_of(work)),
         messages_(2 * at(stages_) * at(work.micro_batches)) {
     for (std::vector<Action>& it : device_actions(work.messaging, schedule, shape_, /*flush=*/0))
       states_.push_back({std::move(it)});

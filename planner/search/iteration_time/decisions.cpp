@@ -206,6 +206,13 @@ bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
 
 }  // namespace
 
+bool covers_one_f_one_b(const Job& undecided) {
+  const auto is_open = [&](Schedule it) { return is_choice(undecided, Setting::schedule, name_of(it)); };
+  return undecided.automatic[Setting::schedule] && is_open(Schedule::one_f_one_b) &&
+         is_open(Schedule::eager_one_f_one_b) &&
+         can_run(undecided.execution.messaging, Schedule::eager_one_f_one_b);
+}
+
 std::string decisions_key(const Job& job) {
   std::string key;
   for (const SettingTraits& it : setting_table())
@@ -229,6 +236,8 @@ void Decisions::exclude(const std::vector<int>& devices) {
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
   if (job.automatic[Setting::schedule]) job.execution.schedule = first_schedule(job);
+  if (job.execution.schedule == Schedule::one_f_one_b && covers_one_f_one_b(job))
+    job.execution.schedule = Schedule::eager_one_f_one_b;
   if (job.automatic[Setting::recompute])
     for (const RecomputationTraits& it : recomputation_table())  // the last one needs the least memory
       if (is_choice(job, Setting::recompute, it.name)) job.execution.recomputation = it.kind;
@@ -436,6 +445,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     for (const SettingValue& value : choices(job, setting.kind)) {
       Job other = job;
       setting.set(other, value);
+      if (other.execution.schedule == Schedule::one_f_one_b && covers_one_f_one_b(problem_.job)) continue;
       if (setting.kind == Setting::schedule)
         for (const std::optional<int> chunks : chunk_counts(traits(other.execution.schedule)))
           add([&](Job& it) {

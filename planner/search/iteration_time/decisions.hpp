@@ -10,6 +10,9 @@
 
 namespace dtfm::search {
 
+/// Whether eager-1f1b is tried instead of 1f1b, which is the same with its shortest warm-ups.
+bool covers_one_f_one_b(const Job& undecided);
+
 /// Identifies a decided job among those of one problem.
 std::string decisions_key(const Job& job);
 

@@ -9,6 +9,8 @@
 #include "core/plan/shards.hpp"
 #include "core/plan/target.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
+#include "planner/cost/iteration_time/warm_up.hpp"
+#include "planner/search/iteration_time/decisions.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -123,6 +125,42 @@ std::optional<PlanCandidate> PlanEvaluator::evaluate_with_flushes_up_to(double m
 
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
   return PlanEvaluator(job, score).evaluate(std::move(plan));
+}
+
+namespace {
+
+bool has_shortest_warm_ups(const Plan& plan) {
+  return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [](const Pipeline& pipeline) {
+    const std::vector<int> shortest = cost::shortest_warm_ups(static_cast<int>(pipeline.stages.size()));
+    for (std::size_t stage = 0; stage < shortest.size(); ++stage)
+      if (pipeline.stages[stage].warm_up.value_or(shortest[stage]) != shortest[stage]) return false;
+    return true;
+  });
+}
+
+/// The same job with another schedule.
+std::shared_ptr<const DecidedJob> with_schedule(const DecidedJob& decided, const Plan& plan,
+                                                Schedule schedule) {
+  Job job = decided.problem.job;
+  job.execution.schedule = schedule;
+  auto result =
+      std::make_shared<DecidedJob>(decided.problem, job, stage_sizes(plan), decided.model.shared_network);
+  result->tensor_groups = decided.tensor_groups;
+  result->max_degrees = decided.max_degrees;
+  return result;
+}
+
+}  // namespace
+
+PlanCandidate with_warm_ups(PlanCandidate candidate, const Job& undecided, const PlanScore& score) {
+  if (!traits(candidate.job->model.schedule).has_planned_warm_up) return candidate;
+  Plan plan = cost::with_warm_ups(candidate.job->model, candidate.plan);
+  if (!covers_one_f_one_b(undecided) || !has_shortest_warm_ups(plan))
+    return evaluate_plan(candidate.job, std::move(plan), score);
+  plan = without_warm_ups(std::move(plan));
+  plan.execution.schedule = Schedule::one_f_one_b;
+  const auto job = with_schedule(*candidate.job, plan, plan.execution.schedule);
+  return evaluate_plan(job, std::move(plan), score);
 }
 
 PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan) {

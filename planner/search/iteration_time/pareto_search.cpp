@@ -10,6 +10,7 @@
 #include "core/base/index.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/search_effort.hpp"
@@ -118,7 +119,9 @@ class FrontSearch {
     for (const PlanCandidate& it : thinned(pareto_front_, max_simulated)) add_candidate(it);
   }
 
-  void add_candidate(const PlanCandidate& candidate) {
+  void add_candidate(const PlanCandidate& found) {
+    const PlanCandidate candidate =
+        with_warm_ups(found, problem_.job, PlanScore(options_.objective, problem_.topology));
     const bool is_known =
         std::any_of(found_.candidates.begin(), found_.candidates.end(), [&](const PlanCandidate& it) {
           return it.plan == candidate.plan &&

@@ -142,7 +142,7 @@ double steps_of_move(const PlanCandidate& candidate) {
   const int batches = candidate.plan.pipelines.front().micro_batches;
   double of_pipeline = stages;
   const bool is_ahead = model.messaging == Messaging::ahead;
-  if (schedule.alternates && !schedule.is_blocking && is_ahead && !shared)
+  if (((schedule.alternates && !schedule.is_blocking) || schedule.has_planned_warm_up) && is_ahead && !shared)
     of_pipeline = 2.0 * stages * std::min(batches, 3 * stages + 4);
   else if (!schedule.forwards_first || !is_ahead)
     of_pipeline =
