@@ -3,7 +3,7 @@ import random
 
 from collectives import HALVES, add_collectives
 
-SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1")
+SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1", "eager-1f1b")
 SYNCS = ("ring", "tree", "sharded-ps", "central-ps", "hierarchical", "hierarchical-ring")
 
 
@@ -21,6 +21,10 @@ def alternate(count, warm_up, forward, backward):
 
 def one_f_one_b(devices, device, chunks, count):
     return alternate(count, devices - device - 1, lambda i: ("F", i, 0), lambda i: ("B", i, 0))
+
+
+def eager_one_f_one_b(devices, device, chunks, count):
+    return alternate(count, 2 * (devices - device - 1), lambda i: ("F", i, 0), lambda i: ("B", i, 0))
 
 
 def interleaved(devices, device, chunks, count):
@@ -49,7 +53,7 @@ def zero_bubble_h1(devices, device, chunks, count):
 
 
 ORDERS = {"gpipe": gpipe, "1f1b": one_f_one_b, "1f1b-blocking": one_f_one_b, "interleaved": interleaved,
-          "interleaved-blocking": interleaved, "zb-h1": zero_bubble_h1}
+          "interleaved-blocking": interleaved, "zb-h1": zero_bubble_h1, "eager-1f1b": eager_one_f_one_b}
 
 
 def order_text(schedule, devices, device, chunks, count, flush):
