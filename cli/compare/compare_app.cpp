@@ -15,10 +15,10 @@ namespace dtfm::cli {
 namespace {
 
 constexpr const char* footer =
-    R"(Every scheme trains the same job on the same devices, in the fastest of its layouts that fit in
-memory. All are simulated with the same constants, scenarios and seed. A batch is the global batch
-of the job; the time per batch follows from tokens per second. Costs are those of devices, without
-egress.
+    R"(Every scheme trains the same job on the same devices, or on some of them, in the fastest of its
+layouts that fit in memory. The order of lines in TOPOLOGY does not matter. All are simulated with
+the same constants, scenarios and seed. A batch is the global batch of the job; the time per batch
+follows from tokens per second. Costs are those of devices, without egress.
 
 Exit codes: 0 done, 1 internal error, 2 bad usage or bad input (nothing is written), 3 no scheme
 has a feasible layout, 130 interrupted (the result so far has been written).

@@ -17,6 +17,7 @@
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/json_format.hpp"
+#include "planner/api/devices/canonical_topology.hpp"
 #include "planner/api/compare.hpp"
 #include "planner/io/comparison_document.hpp"
 #include "simulator/io/scenario_reader.hpp"
@@ -26,7 +27,7 @@ namespace {
 
 api::CompareRequest read_request(const CompareOptions& options) {
   api::CompareRequest request;
-  request.problem = read_problem(io::read_topology(options.topology),
+  request.problem = read_problem(api::canonical_topology(io::read_topology(options.topology)),
                                  {.job = options.job,
                                   .model = options.model,
                                   .sequence = options.sequence,

@@ -9,6 +9,7 @@
 #include "cli/common/topology_formatting.hpp"
 #include "cli/common/verification_formatting.hpp"
 #include "planner/io/comparison_document.hpp"
+#include "planner/io/plan_notes.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -32,7 +33,7 @@ std::string scenario_table(const Problem& problem, const api::Comparison& compar
   Rows rows = {
       {"scheme", "s/batch", fmt::format("{}/s", input), "time", fmt::format("USD/M {}", input), "layout"}};
   for (const api::ComparedScheme* it : comparison.fastest_first(scenario)) {
-    const std::string why = it->runs.empty() ? it->chosen.no_layout_reason : it->runs[scenario].failure;
+    const std::string why = it->runs.empty() ? io::format_no_layout(it->chosen) : it->runs[scenario].failure;
     if (it->runs.empty() || !why.empty()) {
       rows.push_back({it->name, "–", "–", "–", "–", (it->runs.empty() ? "none: " : "stopped: ") + why});
       continue;

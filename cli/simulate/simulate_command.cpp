@@ -19,7 +19,9 @@
 #include "cli/simulate/run_stats.hpp"
 #include "cli/simulate/sim_summary.hpp"
 #include "cli/simulate/simulate_options.hpp"
+#include "planner/api/devices/canonical_topology.hpp"
 #include "planner/api/simulate.hpp"
+#include "planner/io/plan_notes.hpp"
 #include "planner/io/simulation_document.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/job_reader.hpp"
@@ -60,7 +62,8 @@ void read_plan(const SimulateOptions& options, const io::PlanSource& source, api
 }
 
 api::SimulateRequest read_request(const SimulateOptions& options) {
-  const Shared<Topology> topology = io::read_topology(options.topology);
+  Shared<Topology> topology = io::read_topology(options.topology);
+  if (options.scheme) topology = api::canonical_topology(topology);  // as in dtfm-compare
   std::optional<io::PlanSource> source;
   if (!options.scheme) source = io::read_plan_source(options.plan, options.ranks);
   api::SimulateRequest request;
@@ -184,7 +187,7 @@ int run_simulate_command(const SimulateOptions& options) {
   const api::SimulateResult result = simulate(options, request, watch);
   const double ran = cpu_seconds();
   if (!result.has_layout()) {
-    const std::string& why = result.chosen->no_layout_reason;
+    const std::string why = io::format_no_layout(*result.chosen);
     print_error(io::escape_control_characters(
         fmt::format("dtfm-sim: no layout of {}: {}\n", *options.scheme, why), "\n"));
     return watch.interrupted() ? exit_code::interrupted : exit_code::infeasible;

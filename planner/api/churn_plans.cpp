@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "planner/api/sub_topology.hpp"
+#include "planner/api/devices/sub_topology.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"

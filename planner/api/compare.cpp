@@ -39,9 +39,10 @@ ChosenLayout plan_layout(const CompareRequest& request, const Job& job) {
   const FoundPlans result = find_plans(planned);
   if (result.simulation == SimulationStatus::failed) throw Error("", result.simulation_error);
   ChosenLayout chosen;
-  chosen.tried = static_cast<int>(result.plans.size());
+  chosen.tried = chosen.simulated = static_cast<int>(result.plans.size());
   if (!result.fits()) {
     chosen.no_layout_reason = "no plan fits the memory";
+    chosen.fitting_changes = search::feasible_changes(planned.problem, planned.options);
     return chosen;
   }
   chosen.fitting = chosen.tried;

@@ -23,6 +23,8 @@ inline constexpr std::string_view planned_scheme = "planned";
 std::vector<std::string> compared_schemes();
 
 struct CompareRequest {
+  /// With a canonical topology (canonical_topology.hpp), the result does not depend on the order of lines in
+  /// the topology file.
   Problem problem;
   std::vector<sim::Scenario> scenarios = {sim::Scenario()};  // at least one
   std::vector<std::string> schemes = {};                     // by name; empty: all

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "planner/api/sub_topology.hpp"
+#include "planner/api/devices/sub_topology.hpp"
 #include "core/base/error.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 

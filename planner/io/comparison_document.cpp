@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/writers/rate_keys.hpp"
+#include "planner/api/devices/device_sets.hpp"
 #include "planner/io/json_values.hpp"
+#include "planner/io/plan_notes.hpp"
 #include "planner/io/simulation_document.hpp"
 
 namespace dtfm::io {
@@ -18,7 +20,7 @@ double sent_bytes(const sim::SimReport& report) {
 }
 
 ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen) {
-  ordered_json json = {{"tried", chosen.tried}, {"fitting", chosen.fitting}};
+  ordered_json json = {{"tried", chosen.tried}, {"simulated", chosen.simulated}, {"fitting", chosen.fitting}};
   if (chosen.is_any()) json["description"] = api::format_shape(problem, chosen);
   if (chosen.swarm) {
     json["pipeline"] = chosen.swarm->stages;
@@ -26,6 +28,9 @@ ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen
   }
   if (!chosen.layout) return json;
   const Plan& plan = chosen.layout->plan;
+  json["devices"] = ordered_json::array();
+  for (const api::DeviceCount& it : api::device_counts(problem.topology, plan))
+    json["devices"].push_back({{"site", it.site}, {"gpu", text_or_null(it.gpu)}, {"count", it.count}});
   json["tensor"] = plan.tensor;
   json["pipeline"] = depth(plan);
   json["data"] = plan.pipelines.size();
@@ -80,7 +85,7 @@ ordered_json comparison_document(const api::CompareRequest& request, const api::
         {"description", it.what},
         {"assumptions", it.assumes},
         {"layout", layout_json(problem, it.chosen)},
-        {"no_layout_reason", text_or_null(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
+        {"no_layout_reason", text_or_null(it.chosen.is_any() ? "" : format_no_layout(it.chosen))}};
     row["runs"] = ordered_json::array();
     for (std::size_t i = 0; i < it.runs.size(); ++i)
       row["runs"].push_back(run_json(request, it.runs[i], request.scenarios[i]));

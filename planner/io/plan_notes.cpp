@@ -93,23 +93,6 @@ std::string format_setting(const std::pair<Setting, SettingValue>& change) {
                      offloads ? " (its state on the host)" : "");
 }
 
-/// Completes "it would fit with".
-std::string format_change(const search::FeasibleChange& change) {
-  using Kind = search::FeasibleChange::Kind;
-  const auto& [stages, replicas] = change.shape;
-  std::vector<std::string> settings;
-  switch (change.kind) {
-    case Kind::shape:
-      return fmt::format("{} × {} (--pipeline {} --data {})", stages, replicas, stages, replicas);
-    case Kind::settings:
-      for (const auto& it : change.settings) settings.push_back(format_setting(it));
-      return fmt::format("{}", fmt::join(settings, " and "));
-    case Kind::memory:
-      break;
-  }
-  return fmt::format("GPUs of at least {:.0f} GB", change.gigabytes);
-}
-
 /// That no plan fits the memory, and which changes of the job would make one fit.
 Notes out_of_memory_notes(const api::PlanAnswer& answer) {
   if (answer.fits()) return {};
@@ -225,6 +208,30 @@ Notes comm_cost_notes(const api::PlanAnswer& answer) {
 }
 
 }  // namespace
+
+std::string format_change(const search::FeasibleChange& change) {
+  using Kind = search::FeasibleChange::Kind;
+  const auto& [stages, replicas] = change.shape;
+  std::vector<std::string> settings;
+  switch (change.kind) {
+    case Kind::shape:
+      return fmt::format("{} × {} (--pipeline {} --data {})", stages, replicas, stages, replicas);
+    case Kind::settings:
+      for (const auto& it : change.settings) settings.push_back(format_setting(it));
+      return fmt::format("{}", fmt::join(settings, " and "));
+    case Kind::memory:
+      break;
+  }
+  return fmt::format("GPUs of at least {:.0f} GB", change.gigabytes);
+}
+
+std::string format_no_layout(const api::ChosenLayout& chosen) {
+  std::vector<std::string> changes;
+  for (const search::FeasibleChange& it : chosen.fitting_changes) changes.push_back(format_change(it));
+  return changes.empty()
+             ? chosen.no_layout_reason
+             : fmt::format("{}; fits with {}", chosen.no_layout_reason, fmt::join(changes, ", or with "));
+}
 
 Notes notes_of(const api::PlanAnswer& answer) {
   if (answer.comm_cost) return comm_cost_notes(answer);

@@ -1,11 +1,14 @@
 #include "planner/api/schemes/scheme.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <string>
 
 #include "core/base/index.hpp"
 #include "core/plan/settings.hpp"
+#include "planner/api/devices/device_sets.hpp"
+#include "planner/api/devices/sub_topology.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -135,6 +138,48 @@ TEST_CASE("the fastest layout that fits in memory is chosen for any number of th
   }
 }
 
+namespace {
+
+/// Simulated seconds of the fastest layout that fits, of all layouts of a scheme on these devices alone.
+double fastest_s(const Problem& problem, const Scheme& scheme, const std::vector<int>& devices) {
+  const Problem own{sub_topology(problem.topology, devices).topology, problem.job, problem.constants, {}};
+  double best_s = std::numeric_limits<double>::infinity();
+  try {
+    for (const Layout& it : scheme.layouts(own, {3})) {
+      const SimReport report = simulate({own.topology, it.job, own.constants, {}}, it.plan, {}, {});
+      if (report.out_of_memory.empty()) best_s = std::min(best_s, report.iteration_time_s.mean);
+    }
+  } catch (const NoLayout&) {
+  }
+  return best_s;
+}
+
+}  // namespace
+
+// Three kinds of devices at two sites; the slow ones have too little memory for a whole model.
+TEST_CASE("a scheme is as fast as on the best of all device sets") {
+  Problem problem = small_problem(4, 2, 8);
+  Topology& topology = problem.topology.edit();
+  topology.gpus.push_back(topology.gpus.front());
+  topology.gpus.back().memory = Bytes(0.5e9);
+  topology.gpus.back().name = "small";
+  for (const int device : {0, 1, 2, 3}) topology.devices[at(device)].gpu = 1;
+  for (const int device : {4, 5}) topology.devices[at(device)].speed = 2;
+  for (const double slow_bandwidth : {1e6, 1e8, 1e10}) {
+    std::get<RuleLinks>(problem.topology.edit().links).links[1] = link_of(0.05, slow_bandwidth);
+    for (const std::string_view name :
+         {"megatron", "megatron-random", "deepspeed", "gpipe-random", "data-parallel", "zero2", "zero3"}) {
+      CAPTURE(slow_bandwidth, name);
+      double best_s = std::numeric_limits<double>::infinity();
+      for (const std::vector<int>& devices : device_sets(problem))
+        best_s = std::min(best_s, fastest_s(problem, scheme(name), devices));
+      const ChosenLayout chosen = choose_layout(problem, scheme(name), {3}, 1);
+      REQUIRE(chosen.layout);
+      CHECK(simulate_chosen(problem, chosen, {}, {}).iteration_time_s.mean == Approx(best_s).epsilon(1e-9));
+    }
+  }
+}
+
 // A layer has 1e7 parameters of 16 bytes: 0.16 GB, or 1.28 GB for 8 layers. At most 3 layers fit in GPUs of
 // 0.5 GB.
 TEST_CASE("layouts that exceed memory are not chosen and the smallest deficit is reported") {
@@ -146,7 +191,9 @@ TEST_CASE("layouts that exceed memory are not chosen and the smallest deficit is
   CHECK(chosen.fitting < chosen.tried);
   const ChosenLayout none = choose_layout(problem, scheme("data-parallel"), {0}, 1);
   CHECK_FALSE(none.layout);
-  CHECK(none.no_layout_reason == "s0/0 needs 1.3 GB of 0.5");
+  CHECK(none.no_layout_reason == "does not fit: s0/0 needs 1.3 GB of 0.5");
+  REQUIRE(none.fitting_changes.size() == 1);  // the optimizer's 12 of 16 bytes move to the host
+  CHECK(none.fitting_changes.front().settings.front().first == Setting::optimizer);
   // an eighth of the state takes 0.16 GB, as do two gathered layers
   problem.topology.edit().gpus[0].memory = Bytes(0.3e9);
   CHECK(choose_layout(problem, scheme("zero3"), {0}, 1).layout);
@@ -261,13 +308,13 @@ TEST_CASE("the stages of a swarm fit every device") {
   problem.topology.edit().gpus[0].memory = Bytes(0.1e9);
   const ChosenLayout none = choose_layout(problem, scheme("swarm"), {0}, 1);
   CHECK_FALSE(none.is_any());
-  CHECK(none.no_layout_reason.starts_with("s0/0 needs 0.2 GB of 0.1"));
+  CHECK(none.no_layout_reason.starts_with("does not fit: s0/0 needs 0.2 GB of 0.1"));
   // With one stage the deficit is small on the first device and much larger on the others.
   problem.topology.edit().gpus.push_back(problem.topology->gpus[0]);
   problem.topology.edit().gpus[0].memory = Bytes(0.6e9);
   for (int device = 1; device < 4; ++device) problem.topology.edit().devices[at(device)].gpu = 1;
   CHECK(choose_layout(problem, scheme("swarm"), {0}, 1)
-            .no_layout_reason.starts_with("s0/1 needs 0.2 GB of 0.1"));
+            .no_layout_reason.starts_with("does not fit: s0/1 needs 0.2 GB of 0.1"));
 }
 
 namespace {
@@ -323,20 +370,22 @@ TEST_CASE("of values that are automatic schemes try all recomputations but one g
   CHECK(tried() == once * static_cast<int>(recomputation_table().size() - 2));  // without moe_act, mlp
 }
 
-// Four devices and a batch of 16: micro-batches of at most 4, each with 100 bytes of activations per layer.
+// Four devices, with links so fast that all are used, and a batch of 16: micro-batches of at most 4, each
+// with 100 bytes of activations per layer.
 TEST_CASE("ZeRO has the job's micro-batch or, if it is open, the largest one that fits") {
   Problem problem = small_problem(2, 1, 2);
+  for (Link& it : std::get<RuleLinks>(problem.topology.edit().links).links) it = fast;
   const auto chosen_size = [&] {
-    const ChosenLayout chosen = choose_layout(problem, scheme("zero3"), {0}, 1);
-    return std::pair(chosen.layout.value().job.execution.micro_batch, chosen.tried);
+    const Layout layout = choose_layout(problem, scheme("zero3"), {0}, 1).layout.value();
+    return std::pair(layout.job.execution.micro_batch, static_cast<int>(layout.plan.pipelines.size()));
   };
-  CHECK(chosen_size() == std::pair(1, 1));
+  CHECK(chosen_size() == std::pair(1, 4));
   problem.job.automatic[Setting::micro_batch] = true;
-  CHECK(chosen_size() == std::pair(4, 1));
+  CHECK(chosen_size() == std::pair(4, 4));
   problem.topology.edit().gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
-  CHECK(chosen_size() == std::pair(2, 1));
+  CHECK(chosen_size() == std::pair(2, 4));
   problem.job.listed[Setting::micro_batch] = {1};
-  CHECK(chosen_size() == std::pair(1, 1));
+  CHECK(chosen_size() == std::pair(1, 4));
   problem.job.training.global_batch = 3;
   CHECK(error_message([&] { zero3_layouts(problem, {0}); }) ==
         "a batch of 3 leaves some of 4 devices without a sequence");

@@ -18,7 +18,7 @@ struct Degrees {
   int tensor = 1, pipeline = 1, data = 1;
 };
 
-/// Whether each group of `tensor` consecutive devices in file order is on one host.
+/// Whether each group of `tensor` consecutive devices is on one host.
 bool fits_in_hosts(const Topology& topology, int tensor) {
   if (topology.size() % tensor != 0) return false;
   for (int first = 0; first < topology.size(); first += tensor)
@@ -73,7 +73,7 @@ std::vector<int> file_order(const Topology& topology) {
   return order;
 }
 
-/// Shuffles groups of `group_size` consecutive devices in file order.
+/// Shuffles groups of `group_size` consecutive devices.
 std::vector<int> random_order(const Topology& topology, int group_size, std::uint64_t seed) {
   std::vector<int> runs(at(topology.size() / group_size));
   std::iota(runs.begin(), runs.end(), 0);

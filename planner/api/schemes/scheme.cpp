@@ -4,8 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/devices/device_sets.hpp"
 #include "planner/api/schemes/layout.hpp"
+#include "planner/api/schemes/layout_estimate.hpp"
 #include "planner/api/schemes/skip_pipe.hpp"
+#include "planner/api/devices/sub_topology.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/settings.hpp"
@@ -14,13 +17,15 @@ namespace dtfm::api {
 namespace {
 
 constexpr Scheme table[] = {
-    {"megatron", "Megatron-LM, ranks in file order, the best of all tensor, pipeline and data degrees",
+    {"megatron",
+     "Megatron-LM, ranks in the order of devices, the best of all tensor, pipeline and data degrees",
      "1F1B with blocking sends; ring all-reduce after the last backward pass; equal stages",
      megatron_layouts},
     {"megatron-random", "Megatron-LM with random ranks, otherwise as megatron",
      "1F1B with blocking sends; ring all-reduce after the last backward pass; equal stages",
      megatron_random_layouts},
-    {"deepspeed", "DeepSpeed pipelines, ranks in file order, the best of all depths and data degrees",
+    {"deepspeed",
+     "DeepSpeed pipelines, ranks in the order of devices, the best of all depths and data degrees",
      "1F1B with blocking sends; ring all-reduce after the last backward pass; stages as equal as possible",
      deepspeed_layouts},
     {"gpipe-random", "GPipe on random devices, without planning, the best of all depths",
@@ -46,9 +51,8 @@ constexpr Scheme table[] = {
      "all-reduce its gradients in a ring across sites",
      hsdp_layouts},
     {"local-sgd", "replicas that average parameters every 16 iterations, or --sync-every",
-     "each replica has consecutive devices in file order; 1F1B; ring all-reduce; replicas wait for each "
-     "other after "
-     "every iteration; the effect of rare synchronization on convergence is not modelled",
+     "each replica has consecutive devices; 1F1B; ring all-reduce; replicas wait for each other after every "
+     "iteration; the effect of rare synchronization on convergence is not modelled",
      local_sgd_layouts, SchemeOption::sync_every},
     {"diloco", "DiLoCo: replicas that average parameters every 500 iterations, or --sync-every",
      "as local-sgd; the outer optimizer takes no time and no device memory", diloco_layouts,
@@ -57,7 +61,13 @@ constexpr Scheme table[] = {
      "skipped stages are not computed and not counted in model FLOP/s; the effect on convergence is not "
      "modelled; equal stages; the job's gradient_sync; paths are planned before the run",
      skip_pipe_layouts, SchemeOption::skip, Setting::gradient_sync},
-    {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
+    {"single-gpu",
+     "the fastest device alone",
+     "no network",
+     single_gpu_layouts,
+     SchemeOption::none,
+     {},
+     true},
     {"swarm",
      "SWARM: peers serve stages, dynamic routing of micro-batches; the job's or the best number of stages",
      "micro-batches of the next batches are in flight before a step; activations from peer to peer; full "
@@ -211,6 +221,194 @@ void check_computable(const Problem& problem) {
   sim::LoadModel(problem, Plan{1, problem.job.execution, {}});
 }
 
+/// A layout on one of the device sets.
+struct Candidate {
+  std::size_t set = 0;
+  Layout layout;
+  std::optional<LayoutEstimate> estimate;
+
+  bool may_fit() const { return !estimate || estimate->deficit_bytes <= 0; }
+};
+
+/// Those without an estimate first, because only a simulation can tell; then those that fit in memory; then
+/// the fastest, or those that exceed the memory least.
+bool is_more_promising(const Candidate& a, const Candidate& b) {
+  if (!a.estimate || !b.estimate) return !a.estimate && b.estimate;
+  if (a.may_fit() != b.may_fit()) return a.may_fit();
+  return a.may_fit() ? a.estimate->seconds < b.estimate->seconds
+                     : a.estimate->deficit_bytes < b.estimate->deficit_bytes;
+}
+
+/// Number of layouts that are simulated at once, the most promising ones by estimate. Chosen by hand: on four
+/// topologies, ten schemes were as fast with 4, with 16 and with all layouts.
+constexpr std::ptrdiff_t simulated_at_once = 16;
+
+/// The most promising layouts of a scheme on all device sets.
+struct Candidates {
+  std::vector<SubTopology> parts;  // by device set
+  std::vector<Candidate> ranked;   // the most promising first
+  int tried = 0, fitting = 0;      // `fitting`: by estimate, besides those in `ranked`
+  std::string error;               // why there is none on the first set that has none
+  bool is_input_error = true;      // on all sets
+
+  /// Adds the layouts on one device set.
+  void add(std::vector<Layout> layouts, const std::vector<std::optional<LayoutEstimate>>& estimates) {
+    std::vector<Candidate> own;
+    for (std::size_t i = 0; i < layouts.size(); ++i)
+      own.push_back({parts.size() - 1, std::move(layouts[i]), estimates[i]});
+    std::stable_sort(own.begin(), own.end(), is_more_promising);
+    const auto worst = std::min(std::ssize(own), first_batch(own));
+    tried += static_cast<int>(own.size());
+    fitting += static_cast<int>(
+        std::count_if(own.begin() + worst, own.end(), [](const Candidate& it) { return it.may_fit(); }));
+    std::move(own.begin(), own.begin() + worst, std::back_inserter(ranked));
+  }
+  static std::ptrdiff_t first_batch(const std::vector<Candidate>& ranked) {
+    return std::count_if(ranked.begin(), ranked.end(), [](const Candidate& it) { return !it.estimate; }) +
+           simulated_at_once;
+  }
+};
+
+Problem on_part(const Problem& problem, const SubTopology& part) {
+  return {part.topology, problem.job, problem.constants, problem.roofline};
+}
+
+Candidates candidates_of(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
+                         const Work& work) {
+  Candidates all;
+  for (std::vector<int>& devices : device_sets(problem)) {
+    all.parts.push_back(sub_topology(problem.topology, std::move(devices)));
+    const Problem own = on_part(problem, all.parts.back());
+    try {
+      std::vector<Layout> layouts = layouts_of(own, scheme, options);
+      const auto estimates = estimate_layouts(own, layouts, work.threads, work.stop);
+      all.add(std::move(layouts), estimates);
+      all.is_input_error = false;
+    } catch (const NoLayout& none) {
+      if (all.error.empty()) all.error = none.what();
+      all.is_input_error = false;
+    } catch (const Error& error) {
+      if (all.error.empty()) all.error = error.what();
+    }
+    if (scheme.chooses_devices) break;
+  }
+  std::stable_sort(all.ranked.begin(), all.ranked.end(), is_more_promising);
+  return all;
+}
+
+/// Simulates the most promising candidates, and more until one fits or none is estimated to fit.
+class Trials {
+ public:
+  Trials(const Problem& problem, Candidates candidates, const Work& work)
+      : problem_(problem), candidates_(std::move(candidates)), work_(work) {}
+
+  ChosenLayout fastest() {
+    chosen_.tried = candidates_.tried;
+    chosen_.fitting = candidates_.fitting;
+    std::vector<Candidate>& ranked = candidates_.ranked;
+    auto end = std::min(std::ssize(ranked), Candidates::first_batch(ranked));
+    for (std::ptrdiff_t begin = 0; begin < end;) {
+      simulate(begin, end);
+      begin = end;
+      const bool continues = begin < std::ssize(ranked) && !best_ && !is_stopped(work_);
+      if (continues && ranked[at(static_cast<int>(begin))].may_fit())
+        end = std::min(std::ssize(ranked), begin + simulated_at_once);
+    }
+    for (auto it = ranked.begin() + end; it != ranked.end(); ++it)
+      if (it->may_fit()) ++chosen_.fitting;
+    if (best_)
+      take_best();
+    else
+      explain();
+    return std::move(chosen_);
+  }
+
+ private:
+  void simulate(std::ptrdiff_t begin, std::ptrdiff_t end) {
+    const auto candidate = [&](int i) -> Candidate& {
+      return candidates_.ranked[static_cast<std::size_t>(begin + i)];
+    };
+    auto trials = distributed_map(static_cast<int>(end - begin), work_, [&](int i) {
+      const Candidate& it = candidate(i);
+      return tried(on_part(problem_, candidates_.parts[it.set]), it.layout, work_.stop);
+    });
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      Trial& it = trials[i];
+      ++chosen_.simulated;
+      are_input_errors_ = are_input_errors_ && it.is_input_error;
+      if (it.is_known && it.fits) {
+        ++chosen_.fitting;
+        if (!best_ || it.seconds < best_->seconds) {
+          best_ = std::move(it);
+          best_candidate_ = &candidate(static_cast<int>(i));
+        }
+      } else if (it.deficit) {
+        keep_smallest(smallest_, *it.deficit);
+      } else if (reason_.empty()) {
+        reason_ = it.failure_reason;
+      }
+    }
+  }
+
+  /// Sets the layout, with the numbers that devices have in the whole topology.
+  void take_best() {
+    Layout& layout = chosen_.layout.emplace(std::move(best_candidate_->layout));
+    layout.plan = renumber_devices(std::move(layout.plan), candidates_.parts[best_candidate_->set].whole);
+    layout.routing = std::move(best_->routing);
+  }
+
+  void explain() {
+    chosen_.exceeds_memory = smallest_.has_value();
+    if (candidates_.ranked.empty()) {
+      chosen_.no_layout_reason = candidates_.error;
+      chosen_.is_input_error = candidates_.is_input_error;
+      return;
+    }
+    chosen_.no_layout_reason = smallest_ ? "does not fit: " + smallest_->text : reason_;
+    chosen_.is_input_error = are_input_errors_;
+    if (chosen_.no_layout_reason.empty()) chosen_.no_layout_reason = sim::stopped_by_user;
+  }
+
+  const Problem& problem_;
+  Candidates candidates_;
+  const Work& work_;
+  ChosenLayout chosen_;
+  std::optional<Trial> best_;
+  Candidate* best_candidate_ = nullptr;
+  std::optional<MemoryDeficit> smallest_;
+  std::string reason_;  // of the first layout that could not be simulated
+  bool are_input_errors_ = true;
+};
+
+ChosenLayout fastest_of(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
+                        const Work& work) {
+  if (is_swarm(scheme)) return choose_swarm(problem, options, work);
+  return Trials(problem, candidates_of(problem, scheme, options, work), work).fastest();
+}
+
+/// The changes of the job, each by itself or else together, with which some layout of the scheme fits.
+std::vector<search::FeasibleChange> fitting_changes(const Problem& problem, const Scheme& scheme,
+                                                    const SchemeOptions& options, const Work& work) {
+  std::vector<search::FeasibleChange> changes;
+  const auto try_settings = [&](const search::Settings& settings) {
+    Problem other = problem;
+    for (const auto& [setting, value] : settings) {
+      traits(setting).set(other.job, value);
+      other.job.automatic[setting] = false;
+    }
+    if (fastest_of(other, scheme, options, work).is_any())
+      changes.push_back({search::FeasibleChange::Kind::settings, {}, settings});
+  };
+  search::Settings smaller = search::smaller_settings(problem.job);
+  std::erase_if(smaller, [&](const auto& it) {  // schemes have their schedules, and try all open values
+    return it.first == Setting::schedule || problem.job.automatic[it.first];
+  });
+  for (const auto& it : smaller) try_settings({it});
+  if (const auto together = search::smaller_together(smaller); changes.empty() && !together.empty())
+    try_settings(together);
+  return is_stopped(work) ? std::vector<search::FeasibleChange>() : changes;
+}
+
 /// "16"; "11–21" if some pipelines do not have all stages.
 std::string format_replicas(const Plan& plan) {
   const auto min_replicas = std::count_if(
@@ -273,44 +471,9 @@ ChosenLayout choose_layout(const Problem& of, const Scheme& scheme, const Scheme
   problem.job.execution.context = problem.job.execution.expert = 1;
   problem.job.execution.stage_data.reset();
   check_computable(problem);
-  if (is_swarm(scheme)) return choose_swarm(problem, options, work);
-  ChosenLayout chosen;
-  std::vector<Layout> layouts;
-  try {
-    layouts = layouts_of(problem, scheme, options);
-  } catch (const NoLayout& none) {
-    chosen.no_layout_reason = none.what();
-    return chosen;
-  } catch (const Error& error) {
-    chosen.no_layout_reason = error.what();
-    chosen.is_input_error = true;
-    return chosen;
-  }
-  auto trials = distributed_map(static_cast<int>(layouts.size()), work,
-                                [&](int i) { return tried(problem, layouts[at(i)], work.stop); });
-  Trial* best = nullptr;
-  std::optional<MemoryDeficit> smallest;
-  for (Trial& it : trials) {
-    ++chosen.tried;
-    if (it.is_known && it.fits) {
-      ++chosen.fitting;
-      if (best == nullptr || it.seconds < best->seconds) best = &it;
-    } else if (it.deficit) {
-      keep_smallest(smallest, *it.deficit);
-    } else if (chosen.no_layout_reason.empty()) {
-      chosen.no_layout_reason = it.failure_reason;
-    }
-  }
-  if (smallest) chosen.no_layout_reason = smallest->text;
-  if (best == nullptr) {
-    chosen.is_input_error =
-        std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return it.is_input_error; });
-    if (chosen.no_layout_reason.empty()) chosen.no_layout_reason = sim::stopped_by_user;
-    return chosen;
-  }
-  chosen.no_layout_reason.clear();
-  chosen.layout = std::move(layouts[static_cast<std::size_t>(best - trials.data())]);
-  chosen.layout->routing = std::move(best->routing);
+  ChosenLayout chosen = fastest_of(problem, scheme, options, work);
+  if (chosen.exceeds_memory && !is_stopped(work))
+    chosen.fitting_changes = fitting_changes(problem, scheme, options, work);
   return chosen;
 }
 
@@ -347,8 +510,9 @@ std::string format_shape(const Problem& problem, const ChosenLayout& chosen) {
   const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;
   return fmt::format(
-      "tp {}, pp {}, dp {}, micro-batch {}{}{}", plan.tensor, plan.pipelines.front().stages.size(),
-      format_replicas(plan), layout.job.execution.micro_batch,
+      "{}; tp {}, pp {}, dp {}, micro-batch {}{}{}",
+      format_devices_used(problem.topology, device_counts(problem.topology, plan)), plan.tensor,
+      plan.pipelines.front().stages.size(), format_replicas(plan), layout.job.execution.micro_batch,
       layout.sync_every > 1 ? fmt::format(", sync 1/{}", layout.sync_every) : "", format_skipped(layout));
 }
 

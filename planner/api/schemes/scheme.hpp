@@ -15,6 +15,7 @@
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
 #include "core/base/work.hpp"
+#include "planner/search/iteration_time/feasible_changes.hpp"
 #include "planner/search/path_routing/path_router.hpp"
 #include "simulator/scenario/scenario.hpp"
 #include "simulator/simulate.hpp"
@@ -56,12 +57,14 @@ enum class SchemeOption { none, sync_every, skip, verification };
 struct Scheme {
   std::string_view name, what;  // `what` describes it in one line
   std::string_view assumes;     // assumptions behind its results
-  /// Returns all layouts to try, including those that exceed memory. Throws NoLayout if there is none, and
-  /// Error if the memory that a layout needs cannot be determined. Null for a swarm, which has no plan.
+  /// Returns all layouts to try on all devices of the problem, in their order, including those that exceed
+  /// memory. Throws NoLayout if there is none, and Error if the memory that a layout needs cannot be
+  /// determined. Null for a swarm, which has no plan.
   std::vector<Layout> (*layouts)(const Problem&, const SchemeOptions&);
   SchemeOption option = SchemeOption::none;
   /// A setting that it takes from the job and of which it tries only the first value if it is automatic.
   std::optional<Setting> first_of_automatic = {};
+  bool chooses_devices = false;  // `layouts` chooses devices itself, and is called for all of them only
 };
 
 std::span<const Scheme> schemes();
@@ -77,25 +80,31 @@ struct ChosenLayout {
   std::optional<Layout> layout;          // the fastest whose undisturbed iteration fits the devices' memory
   std::optional<sim::SwarmSetup> swarm;  // instead of `layout`, for a swarm
   int micro_batch = 0;                   // of `swarm`
-  int tried = 0, fitting = 0;
-  std::string no_layout_reason;     // if there is none
+  /// Layouts that were compared: by estimate, and the most promising ones by simulation. Those that fit in
+  /// memory do so as simulated or, if they were not, as estimated.
+  int tried = 0, simulated = 0, fitting = 0;
+  std::string no_layout_reason;  // if there is none
+  bool exceeds_memory = false;   // there is none because all layouts exceed the memory
+  std::vector<search::FeasibleChange> fitting_changes = {};  // of the job, with which one would fit
   bool is_input_error = false;      // there is none because invalid input prevents all simulations
   bool is_partly_verified = false;  // in every layout of a verifying swarm, some stage has only one peer
 
   bool is_any() const { return layout || swarm; }
 };
 
-/// Tries all layouts of a scheme by simulating one iteration of each, with all values of micro-batch,
-/// recomputation and gradient synchronization that the scheme takes from the job and that the job lists, and
-/// with all micro-batches and recomputations if they are automatic. The result does not depend on the
-/// number of threads. Once `stop`, which is called regularly, returns true, the choice is among the layouts
-/// tried so far. Throws Error for input with which no scheme can be simulated, such as a profile of another
-/// model or compression of unknown duration.
+/// Tries a scheme on every set of `device_sets`, with all values of micro-batch, recomputation and gradient
+/// synchronization that the scheme takes from the job and that the job lists, and with all micro-batches and
+/// recomputations if they are automatic. Of all these layouts, those that are fastest by the planner's
+/// estimate are simulated for one iteration each; layouts that it cannot estimate are all simulated. If none
+/// fits in memory, also tries smaller settings of the job. The result depends neither on the number of
+/// threads nor on how devices are numbered. Once `stop`, which is called regularly, returns true, the choice
+/// is among the layouts tried so far. Throws Error for input with which no scheme can be simulated, such as a
+/// profile of another model or compression of unknown duration.
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
                            const Work& work);
 
-/// "tp 1, pp 8, dp 8, micro-batch 2"; "tp 1, pp 4, dp 11–21, micro-batch 1, skips 1 of 4"; "8 stages of 64
-/// peers, micro-batch 1"
+/// "8 of 18 devices: cloud×8; tp 1, pp 8, dp 1, micro-batch 2"; "64 devices; tp 1, pp 4, dp 11–21,
+/// micro-batch 1, skips 1 of 4"; "8 stages of 64 peers, micro-batch 1"
 std::string format_shape(const Problem& problem, const ChosenLayout& chosen);
 
 /// Default number of iterations of a run, and of optimizer steps of a swarm. With small batches, the
@@ -117,14 +126,14 @@ sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chose
 
 // The rows of the table.
 
-/// Megatron-LM (arXiv 2104.04473): ranks in file order; rank t + T (d + D p) is device t of stage p of
-/// replica d. Tries every tensor degree T that fits in hosts and divides the heads, every depth P that
+/// Megatron-LM (arXiv 2104.04473): ranks in the order of devices; rank t + T (d + D p) is device t of stage p
+/// of replica d. Tries every tensor degree T that fits in hosts and divides the heads, every depth P that
 /// divides the layers, and every number of replicas D that divides the micro-batches.
 std::vector<Layout> megatron_layouts(const Problem& problem, const SchemeOptions& options);
 /// The same with ranks in random order, in which the devices of a stage stay together.
 std::vector<Layout> megatron_random_layouts(const Problem& problem, const SchemeOptions& options);
-/// DeepSpeed's PipelineModule: ranks in file order; rank d + D p is stage p of replica d. Tries every depth P
-/// and every number of replicas D that divides the micro-batches.
+/// DeepSpeed's PipelineModule: ranks in the order of devices; rank d + D p is stage p of replica d. Tries
+/// every depth P and every number of replicas D that divides the micro-batches.
 std::vector<Layout> deepspeed_layouts(const Problem& problem, const SchemeOptions& options);
 /// GPipe with the job's gradient synchronization, devices in random order, every depth and number of
 /// replicas, and as many pipeline flushes as the memory requires.
@@ -137,15 +146,15 @@ std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions& o
 std::vector<Layout> zero_offload_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> hsdp_layouts(const Problem& problem, const SchemeOptions& options);
-/// Replicas of every depth, each of consecutive devices in file order, which synchronize their parameters
+/// Replicas of every depth, each of consecutive devices, which synchronize their parameters
 /// every 16 iterations (local SGD: Lin et al., arXiv 1808.07217), or every 500 (DiLoCo: Douillard et al.,
 /// arXiv 2311.08105).
 std::vector<Layout> local_sgd_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> diloco_layouts(const Problem& problem, const SchemeOptions& options);
 /// SkipPipe (arXiv 2502.19913): every depth that divides the layers. Micro-batches skip a share of the
 /// stages, rounded down to whole stages; they visit at least the first stage, the last, and one in between.
-/// Tries all devices, half of them, a quarter, …, in file order. The number of devices of a stage is
-/// proportional to its visits, and they are either consecutive or spread over all devices.
+/// The number of devices of a stage is proportional to its visits, and they are either consecutive or spread
+/// over all devices.
 std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOptions& options);
 /// A single device, of each kind.
 std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions& options);

@@ -29,7 +29,7 @@ bool is_valid_skip(int stages, int skipped, double share) {
   return (skipped > 0 || share == 0) && (skipped == 0 || stages - skipped > 2);
 }
 
-/// Assigns consecutive devices in file order to each stage.
+/// Assigns consecutive devices to each stage.
 StageDevices assign_contiguous(const std::vector<int>& widths) {
   StageDevices stages;
   int next = 0;
@@ -41,7 +41,7 @@ StageDevices assign_contiguous(const std::vector<int>& widths) {
   return stages;
 }
 
-/// Assigns each device in file order to the stage that is furthest below its share, so that neighbouring
+/// Assigns each device, in order, to the stage that is furthest below its share, so that neighbouring
 /// devices have different stages.
 StageDevices assign_interleaved(const std::vector<int>& widths) {
   StageDevices stages(widths.size());
@@ -194,17 +194,16 @@ std::vector<int> stage_widths(int devices, int stages, int skipped) {
 
 std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOptions& options) {
   std::vector<Layout> layouts;
-  const int layers = layer_count(problem.job.model);
+  const int layers = layer_count(problem.job.model), devices = problem.topology->size();
   for (int stages = 1; stages <= layers; ++stages) {
     const int skipped = skipped_stages(stages, options.skip);
-    if (layers % stages != 0 || !is_valid_skip(stages, skipped, options.skip)) continue;
-    for (int devices = problem.topology->size(); devices >= stages; devices /= 2)
-      for (const auto place : {assign_contiguous, assign_interleaved}) {
-        Layout layout{problem.job, plan_of(problem, place(stage_widths(devices, stages, skipped)))};
-        set_decisions(layout, 1, Schedule::paths, problem.job.execution.gradient_sync);
-        layout.skipped = skipped;
-        layouts.push_back(std::move(layout));
-      }
+    if (layers % stages != 0 || stages > devices || !is_valid_skip(stages, skipped, options.skip)) continue;
+    for (const auto place : {assign_contiguous, assign_interleaved}) {
+      Layout layout{problem.job, plan_of(problem, place(stage_widths(devices, stages, skipped)))};
+      set_decisions(layout, 1, Schedule::paths, problem.job.execution.gradient_sync);
+      layout.skipped = skipped;
+      layouts.push_back(std::move(layout));
+    }
   }
   if (layouts.empty())
     throw NoLayout(

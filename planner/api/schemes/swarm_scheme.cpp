@@ -178,8 +178,9 @@ std::vector<SwarmShape> fitting_shapes(const Problem& problem, ChosenLayout& cho
   };
   for (const int micro_batch : micro_batches_to_try(problem.job))
     for (const int stages : stages_to_try(problem)) add_if_fitting({stages, micro_batch});
-  if (smallest) chosen.no_layout_reason = smallest->text;
-  chosen.fitting = static_cast<int>(fitting.size());
+  chosen.exceeds_memory = smallest && fitting.empty();
+  if (smallest) chosen.no_layout_reason = "does not fit: " + smallest->text;
+  chosen.simulated = chosen.fitting = static_cast<int>(fitting.size());
   return fitting;
 }
 

@@ -1,5 +1,6 @@
 #include "planner/search/iteration_time/feasible_changes.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -41,9 +42,37 @@ std::optional<double> fitting_memory(Problem problem, const IterationSearchOptio
 
 }  // namespace
 
+Settings smaller_settings(const Job& job) {
+  Settings all;
+  const auto add_if_allowed = [&](Setting setting, const SettingValue& value) {
+    if (is_choice(job, setting, value)) all.emplace_back(setting, value);
+  };
+  if (job.execution.recomputation != Recomputation::full)
+    add_if_allowed(Setting::recompute, name_of(Recomputation::full));
+  if (job.execution.recompute_layers) all.emplace_back(Setting::recompute_layers, layer_count(job.model));
+  if (job.execution.micro_batch > 1) all.emplace_back(Setting::micro_batch, 1);
+  if (traits(job.execution.schedule).forwards_first)
+    add_if_allowed(Setting::schedule, name_of(Schedule::one_f_one_b));
+  if (job.training.optimizer != Optimizer::host_offload && !job.target)
+    all.emplace_back(Setting::optimizer, name_of(Optimizer::host_offload));
+  return all;
+}
+
+Settings smaller_together(const Settings& smaller) {
+  Settings together;
+  for (const Setting it : {Setting::recompute, Setting::optimizer, Setting::micro_batch}) {
+    const auto found =
+        std::find_if(smaller.begin(), smaller.end(), [&](const auto& other) { return other.first == it; });
+    if (found != smaller.end())
+      together.push_back(*found);
+    else if (it != Setting::micro_batch)
+      return {};
+  }
+  return together;
+}
+
 std::vector<FeasibleChange> feasible_changes(const Problem& problem, const IterationSearchOptions& options) {
   using Kind = FeasibleChange::Kind;
-  using Settings = std::vector<std::pair<Setting, SettingValue>>;
   std::vector<FeasibleChange> changes;
   const auto try_settings = [&](const Settings& settings) {
     Problem other = problem;
@@ -58,23 +87,10 @@ std::vector<FeasibleChange> feasible_changes(const Problem& problem, const Itera
     free.limits = {};
     if (const auto shape = fitting_shape(problem, free)) changes.push_back({Kind::shape, *shape});
   }
-  const Job& job = problem.job;
-  const Settings::value_type recompute = {Setting::recompute, name_of(Recomputation::full)},
-                             micro_batch = {Setting::micro_batch, 1},
-                             schedule = {Setting::schedule, name_of(Schedule::one_f_one_b)},
-                             offload = {Setting::optimizer, name_of(Optimizer::host_offload)};
-  const auto is_allowed = [&](const Settings::value_type& it) { return is_choice(job, it.first, it.second); };
-  const bool can_recompute = job.execution.recomputation != Recomputation::full && is_allowed(recompute),
-             has_larger_micro_batch = job.execution.micro_batch > 1,
-             can_offload = job.training.optimizer != Optimizer::host_offload && !job.target;
-  if (can_recompute) try_settings({recompute});
-  if (job.execution.recompute_layers) try_settings({{Setting::recompute_layers, layer_count(job.model)}});
-  if (has_larger_micro_batch) try_settings({micro_batch});
-  if (traits(job.execution.schedule).forwards_first && is_allowed(schedule)) try_settings({schedule});
-  if (can_offload) try_settings({offload});
-  if (changes.empty() && can_recompute && can_offload)
-    try_settings(has_larger_micro_batch ? Settings{recompute, offload, micro_batch}
-                                        : Settings{recompute, offload});
+  const Settings smaller = smaller_settings(problem.job);
+  for (const auto& it : smaller) try_settings({it});
+  if (const Settings together = smaller_together(smaller); changes.empty() && !together.empty())
+    try_settings(together);
   if (const auto memory = fitting_memory(problem, options))
     changes.push_back({Kind::memory, {}, {}, *memory});
   return is_stopped(options.common) ? std::vector<FeasibleChange>() : changes;

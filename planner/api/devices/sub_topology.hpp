@@ -15,6 +15,8 @@ struct SubTopology {
   std::vector<int> in_part;  // index in the part or no_device, by device of the whole
 };
 
+/// These devices, in this order. Sites, hosts and GPUs keep their indices.
+SubTopology sub_topology(const Topology& whole, std::vector<int> devices);
 /// `is_included`: by device.
 SubTopology sub_topology(const Topology& whole, const std::vector<bool>& is_included);
 

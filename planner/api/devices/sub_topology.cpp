@@ -1,4 +1,4 @@
-#include "planner/api/sub_topology.hpp"
+#include "planner/api/devices/sub_topology.hpp"
 
 #include <utility>
 #include <variant>
@@ -23,17 +23,15 @@ MeasuredLinks links_of(const MeasuredLinks& links, const std::vector<int>& devic
 
 }  // namespace
 
-SubTopology sub_topology(const Topology& whole, const std::vector<bool>& is_included) {
-  SubTopology part{{}, {}, std::vector<int>(is_included.size(), cost::no_device)};
+SubTopology sub_topology(const Topology& whole, std::vector<int> devices) {
+  SubTopology part{{}, std::move(devices), std::vector<int>(whole.devices.size(), cost::no_device)};
   part.topology.name = whole.name;
   part.topology.gpus = whole.gpus;
   part.topology.sites = whole.sites;
   part.topology.fairness = whole.fairness;
   part.topology.transport = whole.transport;
-  for (int device = 0; device < whole.size(); ++device) {
-    if (!is_included[at(device)]) continue;
+  for (const int device : part.whole) {
     part.in_part[at(device)] = part.topology.size();
-    part.whole.push_back(device);
     part.topology.devices.push_back(whole.devices[at(device)]);
   }
   if (const auto* measured = std::get_if<MeasuredLinks>(&whole.links)) {
@@ -46,6 +44,13 @@ SubTopology sub_topology(const Topology& whole, const std::vector<bool>& is_incl
     rules.link_class.push_back(std::get<RuleLinks>(whole.links).link_class[at(device)]);
   part.topology.links = std::move(rules);
   return part;
+}
+
+SubTopology sub_topology(const Topology& whole, const std::vector<bool>& is_included) {
+  std::vector<int> devices;
+  for (int device = 0; device < whole.size(); ++device)
+    if (is_included[at(device)]) devices.push_back(device);
+  return sub_topology(whole, std::move(devices));
 }
 
 Plan renumber_devices(Plan plan, const std::vector<int>& numbers) {
