@@ -16,7 +16,6 @@
 namespace dtfm::api {
 namespace {
 
-constexpr int random_runs = 8;
 constexpr double never = std::numeric_limits<double>::infinity();
 
 /// Without events, and with a barrier, all iterations take equally long, and one is enough.
@@ -61,7 +60,7 @@ SimulatedTimes summarize_run(const sim::SimReport& report, const NamedScenario& 
 }
 
 /// Throws WorkStopped.
-SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScenario& named,
+SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScenario& named, int random_runs,
                          const StopFunction& stop) {
   const Problem problem = simulated_problem(candidate);
   if (is_nominal_scenario(named)) {
@@ -100,14 +99,14 @@ struct Run {
 /// The simulator rejects some valid plans, for example those with too many micro-batches. Nothing is
 /// simulated after a stop.
 Run run_or_error(const search::PlanCandidate& candidate, const std::vector<NamedScenario>& scenarios,
-                 std::size_t scenario, const StopFunction& stop) {
+                 std::size_t scenario, int runs, const StopFunction& stop) {
   const NamedScenario& named = scenarios[scenario];
   try {
     throw_if_stopped(stop);
     const std::optional<double> period_s = first_checkpoint_period_s(candidate, scenarios);
     if (!period_s || !sim::has_automatic_period(named.scenario))
-      return {simulated(candidate, named, stop), "", false, period_s};
-    return {simulated(candidate, with_checkpoint_period(named, *period_s), stop), "", false, period_s};
+      return {simulated(candidate, named, runs, stop), "", false, period_s};
+    return {simulated(candidate, with_checkpoint_period(named, *period_s), runs, stop), "", false, period_s};
   } catch (const Error& error) {
     return {{named.name, never, never, never}, error.what(), false};
   } catch (const WorkStopped&) {
@@ -179,19 +178,21 @@ Problem simulated_problem(const search::PlanCandidate& candidate) {
 
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
-                                               RobustCriterion robust, const Work& work) {
+                                               RobustCriterion robust, const Work& work, int runs) {
   const int count = static_cast<int>(scenarios.size());
   const bool are_nominal = std::all_of(scenarios.begin(), scenarios.end(), is_nominal_scenario);
-  const auto runs = distributed_map(
-      static_cast<int>(candidates.size()) * count, affordable_workers(work, candidates, are_nominal),
-      [&](int i) { return run_or_error(candidates[at(i / count)], scenarios, at(i % count), work.stop); });
+  const auto done = distributed_map(static_cast<int>(candidates.size()) * count,
+                                    affordable_workers(work, candidates, are_nominal), [&](int i) {
+                                      return run_or_error(candidates[at(i / count)], scenarios, at(i % count),
+                                                          runs, work.stop);
+                                    });
   std::vector<FinalistResult> finalist_results(candidates.size());
-  for (std::size_t i = 0; i < runs.size(); ++i) {
+  for (std::size_t i = 0; i < done.size(); ++i) {
     FinalistResult& finalist_result = finalist_results[i / scenarios.size()];
-    finalist_result.simulated.push_back(runs[i].simulated);
-    if (finalist_result.error.empty()) finalist_result.error = runs[i].error;
-    if (runs[i].checkpoint_period_s) finalist_result.checkpoint_period = {*runs[i].checkpoint_period_s};
-    finalist_result.was_stopped = finalist_result.was_stopped || runs[i].was_stopped;
+    finalist_result.simulated.push_back(done[i].simulated);
+    if (finalist_result.error.empty()) finalist_result.error = done[i].error;
+    if (done[i].checkpoint_period_s) finalist_result.checkpoint_period = {*done[i].checkpoint_period_s};
+    finalist_result.was_stopped = finalist_result.was_stopped || done[i].was_stopped;
   }
   for (FinalistResult& finalist_result : finalist_results)
     finalist_result.seconds = aggregate_seconds(finalist_result.simulated, scenarios, robust);

@@ -53,19 +53,24 @@ struct FinalistResult {
   std::vector<SimulatedTimes> simulated;  // by scenario
   double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
   bool was_stopped = false;      // before all of its runs ended; then `seconds` is infinite
+  bool is_preliminary = false;   // from fewer runs under random scenarios, because others were faster
   Sensitivity sensitivity = {};  // only of the best and near-equal plans
   /// Empty if no scenario leaves the period open; infinite if no device of the plan leaves under those that
   /// do.
   std::optional<CheckpointPeriod> checkpoint_period = {};
 };
 
+/// Runs under a random scenario.
+inline constexpr int default_runs = 8;
+
 /// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
-/// the times are means over several runs. The results do not depend on the number of workers. Once the
+/// the times are means over `runs` runs. The results do not depend on the number of workers. Once the
 /// work is stopped, runs end early and have no times. Fewer runs are concurrent if they would take too much
 /// memory together. Periods of checkpoints that scenarios leave open are first_checkpoint_period_s.
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
-                                               RobustCriterion robust, const Work& work);
+                                               RobustCriterion robust, const Work& work,
+                                               int runs = default_runs);
 
 /// The seconds per iteration of a plan with these times under the scenarios. If devices leave under some of
 /// them, only these count.

@@ -35,7 +35,8 @@ std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandid
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
-    return std::tuple(value_of(candidates[i], finalist_results[i].seconds, score), candidates[i].iteration_s,
+    return std::tuple(finalist_results[i].is_preliminary,
+                      value_of(candidates[i], finalist_results[i].seconds, score), candidates[i].iteration_s,
                       candidates[i].plan.execution.optimizer_sharding);
   };
   std::stable_sort(order.begin(), order.end(),
@@ -62,12 +63,53 @@ SimulationStatus simulation_status(const std::vector<FinalistResult>& finalist_r
              : SimulationStatus::done;
 }
 
+/// Index of the plan whose nominal iterations are shortest; empty without the nominal scenario.
+std::optional<std::size_t> fastest_undisturbed(const std::vector<FinalistResult>& results) {
+  const auto nominal_s = [](const FinalistResult& it) {
+    const bool is_nominal = !it.simulated.empty() && it.simulated.front().scenario == nominal_scenario().name;
+    return is_nominal ? it.simulated.front().mean_s : infinity;
+  };
+  const auto least = std::min_element(
+      results.begin(), results.end(),
+      [&](const FinalistResult& a, const FinalistResult& b) { return nominal_s(a) < nominal_s(b); });
+  if (least == results.end() || !std::isfinite(nominal_s(*least))) return std::nullopt;
+  return static_cast<std::size_t>(least - results.begin());
+}
+
+/// Candidates with all runs under random scenarios: the best ones of a single run. Chosen by hand.
+constexpr std::size_t candidates_with_all_runs = 6;
+
+/// Simulates the candidates, most of them in a single run of each random scenario if they are many.
+std::vector<FinalistResult> simulate_by_halving(const std::vector<search::PlanCandidate>& candidates,
+                                                const PlanRequest& request, const Work& work) {
+  const bool is_random = std::any_of(request.scenarios.begin(), request.scenarios.end(),
+                                     [](const NamedScenario& it) { return sim::is_random(it.scenario); });
+  if (!is_random || candidates.size() <= candidates_with_all_runs)
+    return simulate_finalists(candidates, request.scenarios, request.robust, work);
+  std::vector<FinalistResult> results =
+      simulate_finalists(candidates, request.scenarios, request.robust, work, /*runs=*/1);
+  if (is_stopped(work)) return results;
+  std::vector<std::size_t> chosen =
+      rank_by_simulation(candidates, results, simulation_score(request.options, request.problem.topology));
+  chosen.resize(candidates_with_all_runs);
+  if (const auto reference = fastest_undisturbed(results);
+      reference && std::find(chosen.begin(), chosen.end(), *reference) == chosen.end())
+    chosen.push_back(*reference);
+  std::vector<search::PlanCandidate> best;
+  for (const std::size_t i : chosen) best.push_back(candidates[i]);
+  const std::vector<FinalistResult> all_runs =
+      simulate_finalists(best, request.scenarios, request.robust, work);
+  for (FinalistResult& it : results) it.is_preliminary = true;
+  for (std::size_t i = 0; i < chosen.size(); ++i) results[chosen[i]] = all_runs[i];
+  return results;
+}
+
 /// Simulates all candidates within the time limit, the first of them for a moment longer.
 std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandidate>& candidates,
                                              const PlanRequest& request) {
   const search::SearchOptions& common = request.options.common;
   const auto simulate = [&](std::span<const search::PlanCandidate> some, const Work& work) {
-    return simulate_finalists({some.begin(), some.end()}, request.scenarios, request.robust, work);
+    return simulate_by_halving({some.begin(), some.end()}, request, work);
   };
   if (!common.time_limit) return simulate(candidates, common);
   std::vector<FinalistResult> results =
@@ -100,19 +142,6 @@ std::vector<search::PlanCandidate> with_churn_plans(const PlanRequest& request,
        churn_plans(request.problem, request.options, request.scenarios, finalists))
     all.push_back(std::move(it));
   return all;
-}
-
-/// Index of the plan whose nominal iterations are shortest; empty without the nominal scenario.
-std::optional<std::size_t> fastest_undisturbed(const std::vector<FinalistResult>& results) {
-  const auto nominal_s = [](const FinalistResult& it) {
-    const bool is_nominal = !it.simulated.empty() && it.simulated.front().scenario == nominal_scenario().name;
-    return is_nominal ? it.simulated.front().mean_s : infinity;
-  };
-  const auto least = std::min_element(
-      results.begin(), results.end(),
-      [&](const FinalistResult& a, const FinalistResult& b) { return nominal_s(a) < nominal_s(b); });
-  if (!std::isfinite(nominal_s(*least))) return std::nullopt;
-  return static_cast<std::size_t>(least - results.begin());
 }
 
 /// The best plans for which the period of checkpoints is chosen by simulation. All plans are compared with
@@ -163,7 +192,8 @@ FoundPlans search_and_simulate(const PlanRequest& given) {
   if (result.simulation != SimulationStatus::done) return result;
   result.plans.clear();
   const bool has_churn_plans = candidates.size() > affordable.size() && !result.front;
-  const auto reference = has_churn_plans ? fastest_undisturbed(finalist_results) : std::nullopt;
+  std::optional<std::size_t> reference;
+  if (has_churn_plans) reference = fastest_undisturbed(finalist_results);
   for (const std::size_t i :
        choose_periods_and_rank(request, result.front ? finalists : candidates, reference, finalist_results)) {
     const FinalistResult& it = finalist_results[i];
