@@ -49,6 +49,8 @@ std::string_view format_stopped(search::Stopped stopped) {
       return "search completed";
     case search::Stopped::time_limit:
       return "stopped by --time-limit";
+    case search::Stopped::no_fit:
+      return "search ended without a plan that fits in memory";
     case search::Stopped::interrupted:
       break;
   }
