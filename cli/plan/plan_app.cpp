@@ -166,11 +166,13 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
   add_flag(app, "--prove",
            "continues until the plan is proven optimal (small problems; comm-cost or iteration-time)",
            options.prove);
-  add_option(app, "--evaluations", "N",
-             "ends each search after N evaluations; --pareto runs several [until converged]",
-             [&](const std::string& text) {
-               options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
-             });
+  add_option(
+      app, "--evaluations", "N",
+      "ends each search after N evaluations, but not before 1,000 if no plan fits in memory; --pareto runs "
+      "several [until converged]",
+      [&](const std::string& text) {
+        options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
+      });
   add_option(app, "--time-limit", "S",
              "ends the search and simulations after S seconds; not reproducible [until converged]",
              [&](const std::string& text) {

@@ -138,6 +138,7 @@ PlanInput read_plan_input(const PlanOptions& options) {
       input.target_changes = std::move(run.changes);
     }
   } else if (options.target) {
+    request.untargeted = problem.job;
     input.target_changes = restrict_to_target(problem.job, *options.target);
   }
   if (options.objective == Objective::comm_cost && options.data_auto) problem.job.parallelism.data.reset();

@@ -187,7 +187,7 @@ int run_simulate_command(const SimulateOptions& options) {
   const api::SimulateResult result = simulate(options, request, watch);
   const double ran = cpu_seconds();
   if (!result.has_layout()) {
-    const std::string why = io::format_no_layout(*result.chosen);
+    const std::string why = io::format_no_layout(*result.chosen, request.problem);
     print_error(io::escape_control_characters(
         fmt::format("dtfm-sim: no layout of {}: {}\n", *options.scheme, why), "\n"));
     return watch.interrupted() ? exit_code::interrupted : exit_code::infeasible;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -16,8 +17,9 @@
 namespace dtfm::api {
 namespace {
 
-/// Of each search for one depth and some devices. A thousand take about a second on 32 devices.
-constexpr long long evaluations_per_search = 1'000;
+/// Of each search for one depth and some devices. A thousand take about a second on 32 devices. If fewer are
+/// left than the first plan of a search takes, there are no more searches. Chosen by hand.
+constexpr long long evaluations_per_search = 1'000, min_per_search = 100;
 
 /// Fraction of the time for which each device is available, summed over all scenarios with departures. A run
 /// without a horizon goes on after the last event, which is counted as as long again.
@@ -74,8 +76,9 @@ class ChurnPlans {
         score_(options.objective, problem.topology),
         network_(std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants)) {}
 
-  /// The fastest plans of several depths that use these devices only.
-  void search(const std::vector<bool>& included) {
+  /// The fastest plans of several depths that use these devices only. This and `later` more calls share the
+  /// evaluations.
+  void search(const std::vector<bool>& included, std::size_t later) {
     SubTopology part = sub_topology(problem_.topology, included);
     const Problem smaller{std::move(part.topology), problem_.job, problem_.constants, problem_.roofline};
     const int most = std::min(layer_count(problem_.job.model), smaller.topology->size());
@@ -83,14 +86,15 @@ class ChurnPlans {
     for (int depth = 1; depth <= most; depth *= 2) depths.push_back(depth);
     if (options_.limits.stages) depths = {*options_.limits.stages};
     search::IterationSearchOptions options = options_;
-    options.common.evaluations =
-        std::min(evaluations_per_search, options_.common.evaluations.value_or(evaluations_per_search));
     options.gives_up = true;
     options.common.on_progress = {};
     options.finalists = 1;
+    std::size_t searches = depths.size() * (later + 1);
     for (const int depth : depths) {
-      if (is_over()) return;
+      if (is_over() || left() < min_per_search) return;
       options.limits.stages = depth;
+      options.common.evaluations =
+          std::clamp(left() / static_cast<long long>(searches--), min_per_search, evaluations_per_search);
       if (const auto found = search_once(smaller, options))
         offer(*found->job, renumber_devices(found->plan, part.whole));
     }
@@ -105,6 +109,8 @@ class ChurnPlans {
     if (!of.execution.flush && !of.target && flush > plan.execution.flush.value_or(0) &&
         flush < micro_batch_count(of))
       plan.execution.flush = flush;
+    if (left() < 1) return;
+    ++evaluated_;
     search::PlanCandidate candidate = search::evaluate_plan(job, std::move(plan), score_);
     const auto is_same = [&](const search::PlanCandidate& it) { return it.plan == candidate.plan; };
     const bool is_known = std::any_of(found_.begin(), found_.end(), is_same) ||
@@ -113,13 +119,19 @@ class ChurnPlans {
   }
 
   bool is_over() const { return is_stopped(stop_); }
-  std::vector<search::PlanCandidate> take() { return std::move(found_); }
+  search::EvaluatedPlans take() { return {std::move(found_), evaluated_}; }
 
  private:
+  long long left() const {
+    const auto given = options_.common.evaluations;
+    return given ? *given - evaluated_ : std::numeric_limits<long long>::max();
+  }
+
   std::optional<search::PlanCandidate> search_once(const Problem& problem,
-                                                   const search::IterationSearchOptions& options) const {
+                                                   const search::IterationSearchOptions& options) {
     try {
       search::IterationSearchResult found = search::search_iteration(problem, options);
+      evaluated_ += found.evaluations;
       if (found.finalists.front().deficit_bytes <= 0) return std::move(found.finalists.front());
     } catch (const Error&) {
       // Another depth may be possible, or other devices: those of a part may have unknown speeds.
@@ -134,18 +146,19 @@ class ChurnPlans {
   const search::PlanScore score_;
   const std::shared_ptr<const cost::NetworkCost> network_;
   std::vector<search::PlanCandidate> found_;
+  long long evaluated_ = 0;
 };
 
 }  // namespace
 
-std::vector<search::PlanCandidate> churn_plans(const Problem& problem,
-                                               const search::IterationSearchOptions& options,
-                                               const std::vector<NamedScenario>& scenarios,
-                                               const std::vector<search::PlanCandidate>& finalists) {
+search::EvaluatedPlans churn_plans(const Problem& problem, const search::IterationSearchOptions& options,
+                                   const std::vector<NamedScenario>& scenarios,
+                                   const std::vector<search::PlanCandidate>& finalists) {
   ChurnPlans plans(problem, options, finalists);
   for (const search::PlanCandidate& it : finalists) plans.offer(*it.job, it.plan);
-  for (const std::vector<bool>& included : device_choices(availability(scenarios, problem.topology->size())))
-    if (!plans.is_over()) plans.search(included);
+  const auto choices = device_choices(availability(scenarios, problem.topology->size()));
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    if (!plans.is_over()) plans.search(choices[i], choices.size() - 1 - i);
   return plans.take();
 }
 

@@ -6,6 +6,7 @@
 #include "planner/api/finalist_simulation.hpp"
 #include "core/plan/problem.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
+#include "planner/search/iteration_time/plan_codec.hpp"
 
 namespace dtfm::api {
 
@@ -15,10 +16,10 @@ namespace dtfm::api {
 ///     departures. The others are spares, if the policy has any;
 ///   - all of these, and `finalists`, with as many micro-batches between two flushes as fit in memory, so
 ///     that pipelines can take over micro-batches of others. Until a pipeline stops, this takes no time.
-/// Returns fewer plans, or none, once `stop` of the options or their time limit ends the search.
-std::vector<search::PlanCandidate> churn_plans(const Problem& problem,
-                                               const search::IterationSearchOptions& options,
-                                               const std::vector<NamedScenario>& scenarios,
-                                               const std::vector<search::PlanCandidate>& finalists);
+/// Returns fewer plans, or none, once `stop` of the options or their time limit ends the search, or if
+/// `evaluations` of the options limit all searches together.
+search::EvaluatedPlans churn_plans(const Problem& problem, const search::IterationSearchOptions& options,
+                                   const std::vector<NamedScenario>& scenarios,
+                                   const std::vector<search::PlanCandidate>& finalists);
 
 }  // namespace dtfm::api

@@ -132,15 +132,24 @@ void leave_out_sharding_under_churn(PlanRequest& request) {
                         name_of(job.execution.optimizer_sharding)));
 }
 
-/// The finalists, followed by plans for churn if devices leave. In a warm start, which continues a running
-/// plan, only the finalists.
+/// Whether plans for churn are added to the finalists, because devices leave. A warm start continues a
+/// running plan, and a Pareto front has none.
+bool adds_churn_plans(const PlanRequest& request) {
+  return is_under_churn(request.scenarios) && !request.options.warm && !request.options.keeps_pareto_front;
+}
+
+/// The finalists, followed by plans for churn, which take at most `evaluations`.
 std::vector<search::PlanCandidate> with_churn_plans(const PlanRequest& request,
-                                                    const std::vector<search::PlanCandidate>& finalists) {
+                                                    const std::optional<long long>& evaluations,
+                                                    const std::vector<search::PlanCandidate>& finalists,
+                                                    FoundPlans& result) {
   std::vector<search::PlanCandidate> all = finalists;
-  if (request.options.warm || !is_under_churn(request.scenarios)) return all;
-  for (search::PlanCandidate& it :
-       churn_plans(request.problem, request.options, request.scenarios, finalists))
-    all.push_back(std::move(it));
+  if (!adds_churn_plans(request)) return all;
+  search::IterationSearchOptions options = request.options;
+  options.common.evaluations = evaluations;
+  search::EvaluatedPlans more = churn_plans(request.problem, options, request.scenarios, finalists);
+  result.found.evaluations += more.evaluations;
+  for (search::PlanCandidate& it : more.plans) all.push_back(std::move(it));
   return all;
 }
 
@@ -173,6 +182,11 @@ FoundPlans search_and_simulate(const PlanRequest& given) {
   search::IterationSearchOptions& options = request.options;
   if (!options.common.begin) options.common.begin = now_of(options.common.ranks);
   leave_out_sharding_under_churn(request);
+  std::optional<long long> for_churn = options.common.evaluations;  // half of them
+  if (for_churn && adds_churn_plans(request)) {
+    *for_churn /= 2;
+    *options.common.evaluations -= *for_churn;
+  }
   FoundPlans result;
   if (options.keeps_pareto_front) result.front = search::search_pareto(request.problem, options);
   result.found = result.front ? result.front->result : search::search_iteration(request.problem, options);
@@ -184,7 +198,7 @@ FoundPlans search_and_simulate(const PlanRequest& given) {
   }
   const std::vector<search::PlanCandidate> affordable = affordable_candidates(finalists);
   const std::vector<search::PlanCandidate> candidates =
-      result.front ? result.front->candidates : with_churn_plans(request, affordable);
+      result.front ? result.front->candidates : with_churn_plans(request, for_churn, affordable, result);
   std::vector<FinalistResult> finalist_results;
   if (!is_stopped(options.common)) finalist_results = simulate_in_time(candidates, request);
   result.simulation = simulation_status(finalist_results, options.common);

@@ -64,6 +64,7 @@ PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   answer.search = {request.strategy,  common.seed,          searched.evaluations,
                    searched.stopped,  searched.convergence, common.prove,
                    searched.unusable, searched.unpriced,    searched.discarded};
+  answer.shortage = searched.shortage;
   answer.simulation = found.simulation;
   answer.simulation_error = found.simulation_error;
   answer.finalists = finalists_of(found);
@@ -75,7 +76,7 @@ PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   const bool is_cut_short =
       searched.stopped == search::Stopped::time_limit || searched.stopped == search::Stopped::interrupted;
   if (!found.fits() && !is_cut_short)
-    answer.feasible_changes = search::feasible_changes(request.problem, request.options);
+    answer.feasible_changes = search::feasible_changes(request.problem, request.options, request.untargeted);
   if (request.options.warm)
     answer.warm_start = {request.running_plan, request.options.warm->horizon_s,
                          compare_with_running(request.options, found)};

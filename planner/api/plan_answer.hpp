@@ -86,6 +86,7 @@ struct PlanAnswer {
   std::vector<TargetTime> targets = {};  // empty if the plan is made for one
   std::optional<WarmStartAnswer> warm_start = {};
   std::optional<ParetoFront> front = {};
+  std::optional<cost::MemoryNeed> shortage = {};  // of all plans, if it proves that none fits in memory
   std::optional<std::vector<search::FeasibleChange>> feasible_changes = {};  // if no plan fits in memory
   bool is_given = false;                                                     // the plan was made elsewhere
   std::vector<std::string> reader_notes = {};                                // of the reader of a given plan

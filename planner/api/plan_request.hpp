@@ -41,6 +41,8 @@ struct PlanRequest {
   std::string strategy = std::string(search::default_strategy);  // of a search by communication cost
   bool explains = false;                                         // what limits the plan
   bool advises = false;                                          // a better plan than a given one
+  /// The job without the restrictions of its target, to advise whether a plan fits in memory without it.
+  std::optional<Job> untargeted = {};
   std::string running_plan = {};  // file name of the running plan, for a warm start
 };
 

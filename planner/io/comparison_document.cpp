@@ -85,7 +85,7 @@ ordered_json comparison_document(const api::CompareRequest& request, const api::
         {"description", it.what},
         {"assumptions", it.assumes},
         {"layout", layout_json(problem, it.chosen)},
-        {"no_layout_reason", text_or_null(it.chosen.is_any() ? "" : format_no_layout(it.chosen))}};
+        {"no_layout_reason", text_or_null(it.chosen.is_any() ? "" : format_no_layout(it.chosen, problem))}};
     row["runs"] = ordered_json::array();
     for (std::size_t i = 0; i < it.runs.size(); ++i)
       row["runs"].push_back(run_json(request, it.runs[i], request.scenarios[i]));

@@ -8,6 +8,7 @@
 #include "core/io/writers/plan_json.hpp"
 #include "core/io/writers/plan_text.hpp"
 #include "core/io/writers/rate_keys.hpp"
+#include "core/plan/settings.hpp"
 #include "core/plan/target.hpp"
 #include "planner/io/explanation_text.hpp"
 #include "planner/io/json_values.hpp"
@@ -98,6 +99,56 @@ ordered_json estimate_json(const api::PlanAnswer& answer, ModelInput input) {
 
 ordered_json bound_json(const api::PlanBound& bound, const ObjectiveTexts& objective) {
   return {{"value", bound.value}, {"unit", objective.unit}, {"gap", bound.gap()}, {"method", bound.method}};
+}
+
+ordered_json shortage_json(const cost::MemoryNeed& need) {
+  const bool is_sum = need.kind == cost::MemoryNeed::Kind::sum;
+  ordered_json json = {{"of", is_sum ? "all-devices" : "layer"}};
+  if (is_sum)
+    json["replicas"] = need.replicas;
+  else
+    json["layer"] = need.layer;
+  json["devices"] = need.devices;
+  json["needed_bytes"] = std::ceil(need.needed_bytes);
+  json["state_bytes"] = std::ceil(need.state_bytes);
+  json["available_bytes"] = need.available_bytes;
+  json["parameters"] = need.parameters;
+  json["bytes_per_parameter"] = need.state_bytes_per_parameter;
+  return json;
+}
+
+ordered_json change_json(const search::FeasibleChange& change, const Topology& topology) {
+  using Kind = search::FeasibleChange::Kind;
+  ordered_json settings = ordered_json::object();
+  switch (change.kind) {
+    case Kind::shape:
+      if (change.frees_stages) settings["pipeline"] = "auto";
+      if (change.frees_replicas) settings["data"] = "auto";
+      return {{"settings", settings},
+              {"found", {{"pipeline", change.shape.stages}, {"data", change.shape.replicas}}}};
+    case Kind::settings:
+      for (const auto& [setting, value] : change.settings)
+        settings[std::string(name_of(setting))] = format_value(value);
+      return {{"settings", settings}};
+    case Kind::target:
+      return {{"target", nullptr}};
+    case Kind::hosts:
+      return {{"more_hosts", change.hosts}, {"like", topology.devices[at(change.like)].id}};
+    case Kind::memory:
+      break;
+  }
+  return {{"gpu_memory_bytes", change.gigabytes * 1e9}};
+}
+
+/// Why no plan fits in memory, and what would make one fit.
+ordered_json out_of_memory_json(const api::PlanAnswer& answer) {
+  ordered_json json = ordered_json::object();
+  if (answer.shortage) json["shortage"] = shortage_json(*answer.shortage);
+  json["changes"] = ordered_json::array();
+  for (const search::FeasibleChange& it :
+       answer.feasible_changes.value_or(std::vector<search::FeasibleChange>()))
+    json["changes"].push_back(change_json(it, answer.problem.topology));
+  return json;
 }
 
 ordered_json search_json(const api::PlanAnswer& answer) {
@@ -262,6 +313,7 @@ ordered_json plan_document(const api::PlanAnswer& answer) {
   if (answer.advice) json["advice"] = advice_json(*answer.advice);
   for (const api::TargetTime& it : answer.targets) json["targets"].push_back(target_json(it));
   if (answer.search) json["search"] = search_json(answer);
+  if (answer.search && !answer.fits()) json["out_of_memory"] = out_of_memory_json(answer);
   if (const auto notes = notes_of(answer); !notes.empty()) json["warnings"] = notes;
   json["version"] = DTFM_VERSION;
   return json;

@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/base/index.hpp"
+#include "core/cluster/more_hosts.hpp"
 #include "core/io/text/format_number.hpp"
 #include "core/io/text/units.hpp"
 #include "core/plan/layer_times.hpp"
 #include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -49,6 +52,8 @@ std::string_view format_stopped(search::Stopped stopped) {
       return "search completed";
     case search::Stopped::time_limit:
       return "stopped by --time-limit";
+    case search::Stopped::no_fit:
+      return "search ended without a plan that fits in memory";
     case search::Stopped::interrupted:
       break;
   }
@@ -93,18 +98,96 @@ std::string format_setting(const std::pair<Setting, SettingValue>& change) {
                      offloads ? " (its state on the host)" : "");
 }
 
-/// That no plan fits the memory, and which changes of the job would make one fit.
+/// "2 more hosts like cloud/0 (8 × A100-80GB)"
+std::string format_hosts(const search::FeasibleChange& change, const Topology& topology) {
+  const std::vector<int> devices = host_devices(topology, change.like);
+  std::map<int, int> counts;  // by GPU
+  for (const int device : devices) ++counts[topology.devices[at(device)].gpu];
+  std::vector<std::string> gpus;
+  for (const auto& [gpu, count] : counts)
+    gpus.push_back(fmt::format("{} × {}", count, topology.gpus[at(gpu)].name));
+  return fmt::format("{} like that of {} ({})", format_count(change.hosts, "more host"),
+                     topology.devices[at(change.like)].id, fmt::join(gpus, ", "));
+}
+
+/// Completes "it would fit".
+std::string format_change(const search::FeasibleChange& change, const Problem& problem) {
+  using Kind = search::FeasibleChange::Kind;
+  const auto& [stages, replicas] = change.shape;
+  std::vector<std::string> settings;
+  switch (change.kind) {
+    case Kind::shape:
+      return fmt::format("with {}{}{}: a plan of {} × {} was found",
+                         change.frees_stages ? "--pipeline auto" : "",
+                         change.frees_stages && change.frees_replicas ? " " : "",
+                         change.frees_replicas ? "--data auto" : "", stages, replicas);
+    case Kind::settings:
+      for (const auto& it : change.settings) settings.push_back(format_setting(it));
+      return fmt::format("with {}", fmt::join(settings, " and "));
+    case Kind::target:
+      return fmt::format("without --target {}", name_of(problem.job.target.value()));
+    case Kind::hosts:
+      return "with " + format_hosts(change, problem.topology);
+    case Kind::memory:
+      break;
+  }
+  return fmt::format("with GPUs of at least {:.0f} GB", change.gigabytes);
+}
+
+/// "all 18 devices have 880 GB": the devices of a sum.
+std::string format_available(const cost::MemoryNeed& need, const api::PlanAnswer& answer) {
+  const double process = answer.problem.constants.process_memory_bytes;
+  const std::string reserved =
+      process > 0 ? fmt::format(" besides {} each for their processes", format_bytes(Bytes(process))) : "";
+  const std::string bytes = format_bytes(Bytes(need.available_bytes)) + reserved;
+  if (need.devices == answer.problem.topology->size())
+    return fmt::format("all {} have {}", format_devices(at(need.devices)), bytes);
+  return fmt::format("plans use at most {}, which have {}", format_devices(at(need.devices)), bytes);
+}
+
+/// The proof that no plan fits, in numbers.
+std::string format_shortage(const cost::MemoryNeed& need, const api::PlanAnswer& answer) {
+  const std::string needed = format_bytes(Bytes(need.needed_bytes));
+  if (need.kind == cost::MemoryNeed::Kind::layer) {
+    const bool has_parts = std::holds_alternative<Transformer>(answer.problem.job.model);
+    const int last = layer_count(answer.problem.job.model) - 1;
+    return fmt::format(
+        "layer {}{} alone needs {} on {}, and no device that can hold it has more than {}", need.layer,
+        !has_parts           ? ""
+        : need.layer == 0    ? ", with the embedding,"
+        : need.layer == last ? ", with the head,"
+                             : "",
+        needed, need.devices == 1 ? "a device" : fmt::format("each of {}", format_devices(at(need.devices))),
+        format_bytes(Bytes(need.available_bytes)));
+  }
+  const std::string state =
+      fmt::format("the state of {:.4g} B parameters{}", need.parameters / 1e9,
+                  need.replicas > 1 ? fmt::format(" in {} replicas", need.replicas) : "");
+  const std::string available = format_available(need, answer);
+  if (need.state_bytes > need.available_bytes)
+    return fmt::format("{} needs {} at {:.4g} bytes per parameter; {}", state,
+                       format_bytes(Bytes(need.state_bytes)), need.state_bytes_per_parameter, available);
+  return fmt::format("{} at {:.4g} bytes per parameter and the activations of one micro-batch need {}; {}",
+                     state, need.state_bytes_per_parameter, needed, available);
+}
+
+/// That no plan fits the memory, why, and which changes would make one fit.
 Notes out_of_memory_notes(const api::PlanAnswer& answer) {
   if (answer.fits()) return {};
   const auto& changes = answer.feasible_changes;
-  Notes notes = {fmt::format("no plan {}; in the plan with the smallest deficit, {}",
-                             changes
-                                 ? "fits the memory of the devices"
-                                 : "that fits the memory of the devices was found before the search ended",
-                             format_memory_deficit(answer))};
+  Notes notes;
+  const std::string smallest = "in the plan with the smallest deficit, " + format_memory_deficit(answer);
+  if (answer.shortage)
+    notes.push_back(
+        fmt::format("no plan fits the memory of the devices: {}", format_shortage(*answer.shortage, answer)));
+  else if (changes)
+    notes.push_back(fmt::format("no plan that fits the memory of the devices was found; {}", smallest));
+  else
+    notes.push_back(fmt::format(
+        "no plan that fits the memory of the devices was found before the search ended; {}", smallest));
   if (!changes) return notes;
   if (changes->empty()) notes.emplace_back("none of the changes that were tried makes a plan fit");
-  for (const auto& change : *changes) notes.push_back("it would fit with " + format_change(change));
+  for (const auto& change : *changes) notes.push_back("it would fit " + format_change(change, answer.problem));
   return notes;
 }
 
@@ -209,28 +292,13 @@ Notes comm_cost_notes(const api::PlanAnswer& answer) {
 
 }  // namespace
 
-std::string format_change(const search::FeasibleChange& change) {
-  using Kind = search::FeasibleChange::Kind;
-  const auto& [stages, replicas] = change.shape;
-  std::vector<std::string> settings;
-  switch (change.kind) {
-    case Kind::shape:
-      return fmt::format("{} × {} (--pipeline {} --data {})", stages, replicas, stages, replicas);
-    case Kind::settings:
-      for (const auto& it : change.settings) settings.push_back(format_setting(it));
-      return fmt::format("{}", fmt::join(settings, " and "));
-    case Kind::memory:
-      break;
-  }
-  return fmt::format("GPUs of at least {:.0f} GB", change.gigabytes);
-}
-
-std::string format_no_layout(const api::ChosenLayout& chosen) {
+std::string format_no_layout(const api::ChosenLayout& chosen, const Problem& problem) {
   std::vector<std::string> changes;
-  for (const search::FeasibleChange& it : chosen.fitting_changes) changes.push_back(format_change(it));
+  for (const search::FeasibleChange& it : chosen.fitting_changes)
+    changes.push_back(format_change(it, problem));
   return changes.empty()
              ? chosen.no_layout_reason
-             : fmt::format("{}; fits with {}", chosen.no_layout_reason, fmt::join(changes, ", or with "));
+             : fmt::format("{}; fits {}", chosen.no_layout_reason, fmt::join(changes, ", or "));
 }
 
 Notes notes_of(const api::PlanAnswer& answer) {

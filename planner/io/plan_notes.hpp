@@ -24,12 +24,9 @@ std::string format_undecided(const ExecutionConfig& used, const SettingSet& unde
 std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
                                          const SettingSet& undecided);
 
-/// Completes "it would fit with": "recompute: full".
-std::string format_change(const search::FeasibleChange& change);
-
 /// Why a scheme has no layout, and with which changes of the job it would have one: "does not fit: lab/0
 /// needs 26.4 GB of 24.0; fits with recompute: full".
-std::string format_no_layout(const api::ChosenLayout& chosen);
+std::string format_no_layout(const api::ChosenLayout& chosen, const Problem& problem);
 
 /// "search converged after 1,000 evaluations", of a plan that was searched for.
 std::string format_search_end(const api::PlanAnswer& answer);

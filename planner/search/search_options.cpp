@@ -23,6 +23,8 @@ std::string_view name_of(Stopped stopped) {
       return "time-limit";
     case Stopped::interrupted:
       return "interrupted";
+    case Stopped::no_fit:
+      return "no-fit";
   }
   throw BrokenInvariant("unknown reason to stop");
 }

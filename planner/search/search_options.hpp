@@ -19,8 +19,9 @@ struct SearchOptions : Work {
 double time_share(const SearchOptions& options);
 
 /// What ended a search: the requested evaluations were used up; the search converged; the result is proven
-/// optimal; all candidates were evaluated; or the time limit or an interrupt.
-enum class Stopped { evaluations, converged, optimal, complete, time_limit, interrupted };
+/// optimal; all candidates were evaluated; the time limit or an interrupt; or no plan was found that fits in
+/// memory.
+enum class Stopped { evaluations, converged, optimal, complete, time_limit, interrupted, no_fit };
 std::string_view name_of(Stopped stopped);
 
 /// The best cost known after a number of evaluations.

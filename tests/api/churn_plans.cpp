@@ -24,7 +24,7 @@ NamedScenario departures(const std::vector<std::pair<double, int>>& of, double h
 
 PlanRequest request_under(const Problem& problem, NamedScenario churn) {
   PlanRequest request{problem};
-  request.options.common.evaluations = 500;
+  request.options.common.evaluations = 6'000;
   request.scenarios.push_back(std::move(churn));
   return request;
 }
@@ -148,4 +148,15 @@ TEST_CASE("plans for churn do not depend on the number of threads") {
   const FoundPlans three = find_plans(request);
   CHECK(one.best().plan == three.best().plan);
   CHECK(one.simulated()[1].mean_s == three.simulated()[1].mean_s);
+}
+
+TEST_CASE("plans for churn keep the evaluation budget") {
+  Problem problem{flat_topology({6}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(6, 1e6, 100), {}, {}};
+  problem.job.training.global_batch = 12;
+  for (const long long most : {1'000, 3'000, 20'000}) {
+    CAPTURE(most);
+    PlanRequest request = request_under(problem, departures({{0.5, 1}, {0.5, 3}}, 1000));
+    request.options.common.evaluations = most;
+    CHECK(find_plans(request).found.evaluations <= most + most / 100);
+  }
 }

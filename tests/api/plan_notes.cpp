@@ -74,18 +74,60 @@ TEST_CASE("notes on a plan that exceeds memory say what would make one fit") {
                               answer.problem.topology->devices[1].id + " needs 17.5 GB and has 16 GB";
   CHECK(further_notes(answer) ==
         Notes{"no plan that fits the memory of the devices was found before the search ended" + deficit});
-  answer.feasible_changes = {{{search::FeasibleChange::Kind::shape, {2, 4}}}};
-  CHECK(further_notes(answer) == Notes{"no plan fits the memory of the devices" + deficit,
-                                       "it would fit with 2 × 4 (--pipeline 2 --data 4)"});
+  const auto change = [&](search::FeasibleChange it) { answer.feasible_changes = {std::move(it)}; };
+  using Kind = search::FeasibleChange::Kind;
+  change({.kind = Kind::shape, .frees_stages = true, .frees_replicas = true, .shape = {2, 4}});
+  CHECK(further_notes(answer) ==
+        Notes{"no plan that fits the memory of the devices was found" + deficit,
+              "it would fit with --pipeline auto --data auto: a plan of 2 × 4 was found"});
   const auto offload = name_of(Optimizer::host_offload);
-  answer.feasible_changes = {{{search::FeasibleChange::Kind::settings,
-                               {},
-                               {{Setting::recompute, name_of(Recomputation::full)},
-                                {Setting::optimizer, offload},
-                                {Setting::micro_batch, 1}}}}};
+  change({.kind = Kind::settings,
+          .settings = {{Setting::recompute, name_of(Recomputation::full)},
+                       {Setting::optimizer, offload},
+                       {Setting::micro_batch, 1}}});
   CHECK(further_notes(answer).back() ==
         "it would fit with recompute: full and optimizer: " + std::string(offload) +
             " (its state on the host) and micro_batch: 1");
+  const Topology& topology = answer.problem.topology;
+  change({.kind = Kind::hosts, .hosts = 2, .like = 0});
+  CHECK(further_notes(answer).back() == "it would fit with 2 more hosts like that of " +
+                                            topology.devices[0].id + " (1 × " + topology.gpus[0].name + ")");
+  change({.kind = Kind::memory, .gigabytes = 24});
+  CHECK(further_notes(answer).back() == "it would fit with GPUs of at least 24 GB");
+}
+
+TEST_CASE("the proof that no plan fits in memory is stated in numbers") {
+  api::PlanAnswer answer = found_answer();
+  answer.finalists.front().candidate.deficit_bytes = 1e9;
+  answer.estimate->memory = {{0, 3e9, 1e9}};
+  cost::MemoryNeed& need = answer.shortage.emplace();
+  need.needed_bytes = 7.4e12;
+  need.state_bytes = 7.3e12;
+  need.available_bytes = 880e9;
+  need.devices = answer.problem.topology->size();
+  need.parameters = 405.9e9;
+  need.state_bytes_per_parameter = 18;
+  const std::string all = "all " + std::to_string(need.devices) + " devices have ";
+  CHECK(
+      further_notes(answer).front() ==
+      "no plan fits the memory of the devices: the state of 405.9 B parameters needs 7.3 TB at 18 bytes per "
+      "parameter; " +
+          all + "880 GB");
+  need.available_bytes = 7.35e12;
+  CHECK(
+      further_notes(answer).front() ==
+      "no plan fits the memory of the devices: the state of 405.9 B parameters at 18 bytes per parameter and "
+      "the activations of one micro-batch need 7.4 TB; " +
+          all + "7.35 TB");
+  need.kind = cost::MemoryNeed::Kind::layer;
+  need.layer = 3;
+  need.needed_bytes = 30e9;
+  need.available_bytes = 24e9;
+  need.devices = 4;
+  CHECK(
+      further_notes(answer).front() ==
+      "no plan fits the memory of the devices: layer 3 alone needs 30 GB on each of 4 devices, and no device "
+      "that can hold it has more than 24 GB");
 }
 
 TEST_CASE("notes on scenarios say under which the plan makes no progress") {

@@ -80,6 +80,48 @@ TEST_CASE("the smallest budget is extended until a plan fits in memory") {
   CHECK(found.finalists.front().shape().stages >= 3);
 }
 
+TEST_CASE("a search ends after few evaluations if no plan fits in memory") {
+  // The bound does not rule a plan out: 16 layers of 260 B on 4 devices need 4,160 B. But 3 layers have 780
+  // B, and 4 have 1,040 B and need another 100 B at the boundary of a stage.
+  Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(16, 10, 100), {}};
+  problem.topology.edit().gpus[0].memory = Bytes(1050);
+  problem.job.training.global_batch = 4;
+  problem.job.automatic = {Setting::schedule, Setting::gradient_sync, Setting::micro_batch};
+  for (const auto given : {std::optional<long long>(), std::optional(2'000LL), std::optional(10LL)}) {
+    IterationSearchOptions options;
+    options.common.evaluations = given;
+    const IterationSearchResult found = search_iteration(problem, options);
+    CHECK_FALSE(found.shortage);
+    CHECK(found.stopped == Stopped::no_fit);
+    REQUIRE(found.finalists.size() == 1);
+    CHECK(found.finalists.front().deficit_bytes > 0);
+    CHECK(found.evaluations <= std::max(min_evaluations, given.value_or(max_unfit_evaluations)));
+    options.common.threads = 3;
+    CHECK(search_iteration(problem, options).evaluations == found.evaluations);
+  }
+}
+
+TEST_CASE("a search for a job that no plan can fit evaluates few plans and says why") {
+  Problem problem = undecided_problem();
+  problem.topology.edit().gpus[0].memory = Bytes(100);  // 8 devices, and 6 layers of 160 B and 100 B
+  const IterationSearchResult found = search_iteration(problem, {});
+  REQUIRE(found.shortage);
+  CHECK(found.shortage->needed_bytes > found.shortage->available_bytes);
+  CHECK(found.stopped == Stopped::no_fit);
+  CHECK(found.evaluations < 500);
+  REQUIRE(found.finalists.size() == 1);
+  CHECK(found.finalists.front().deficit_bytes > 0);
+}
+
+TEST_CASE("a search that only finds a plan that fits ends with it") {
+  Problem problem = undecided_problem();
+  IterationSearchOptions options;
+  options.only_fits = true;
+  const IterationSearchResult found = search_iteration(problem, options);
+  CHECK(found.finalists.front().deficit_bytes <= 0);
+  CHECK(found.evaluations < 500);
+}
+
 TEST_CASE("with a time limit a search continues after its normal end and finds nothing worse", "[serial]") {
   const Problem problem = undecided_problem();
   const IterationSearchResult alone = search_iteration(problem, {});

@@ -356,6 +356,7 @@ TEST_CASE("if memory is short pipelines flush or the smallest sufficient changes
   const IterationSearchResult none = search_iteration(problem, options);
   REQUIRE(none.finalists.size() == 1);
   CHECK(none.finalists.front().deficit_bytes > 0);
+  CHECK(none.shortage);
   const auto changes = feasible_changes(problem, options);
   REQUIRE_FALSE(changes.empty());
   CHECK(changes.back().kind == FeasibleChange::Kind::memory);

@@ -386,26 +386,36 @@ ChosenLayout fastest_of(const Problem& problem, const Scheme& scheme, const Sche
   return Trials(problem, candidates_of(problem, scheme, options, work), work).fastest();
 }
 
+using SettingValues = std::vector<std::pair<Setting, SettingValue>>;
+
+/// Settings that need less memory than those that the job fixes, if it has others.
+SettingValues smaller_settings(const Job& job) {
+  SettingValues smaller;
+  if (!job.automatic[Setting::recompute] && job.execution.recomputation != Recomputation::full)
+    smaller.emplace_back(Setting::recompute, name_of(Recomputation::full));
+  if (job.training.optimizer != Optimizer::host_offload && !job.target)
+    smaller.emplace_back(Setting::optimizer, name_of(Optimizer::host_offload));
+  if (!job.automatic[Setting::micro_batch] && job.execution.micro_batch > 1)
+    smaller.emplace_back(Setting::micro_batch, 1);
+  return smaller;
+}
+
 /// The changes of the job, each by itself or else together, with which some layout of the scheme fits.
 std::vector<search::FeasibleChange> fitting_changes(const Problem& problem, const Scheme& scheme,
                                                     const SchemeOptions& options, const Work& work) {
   std::vector<search::FeasibleChange> changes;
-  const auto try_settings = [&](const search::Settings& settings) {
+  const auto try_settings = [&](const SettingValues& settings) {
     Problem other = problem;
     for (const auto& [setting, value] : settings) {
       traits(setting).set(other.job, value);
       other.job.automatic[setting] = false;
     }
     if (fastest_of(other, scheme, options, work).is_any())
-      changes.push_back({search::FeasibleChange::Kind::settings, {}, settings});
+      changes.push_back({.kind = search::FeasibleChange::Kind::settings, .settings = settings});
   };
-  search::Settings smaller = search::smaller_settings(problem.job);
-  std::erase_if(smaller, [&](const auto& it) {  // schemes have their schedules, and try all open values
-    return it.first == Setting::schedule || problem.job.automatic[it.first];
-  });
+  const SettingValues smaller = smaller_settings(problem.job);
   for (const auto& it : smaller) try_settings({it});
-  if (const auto together = search::smaller_together(smaller); changes.empty() && !together.empty())
-    try_settings(together);
+  if (changes.empty() && smaller.size() > 1) try_settings(smaller);
   return is_stopped(work) ? std::vector<search::FeasibleChange>() : changes;
 }
 

@@ -127,9 +127,9 @@ class SplitSearch {
     Rest& least = rest(stage, begin);
     const auto [first, last] = ends(stage, begin);
     for (int end = first; end <= last; ++end) {
+      if (!fits(stage + 1, end) || costs_.memory_utilization(stage, {begin, end}) > 1) continue;
       const ResourceTime own = costs_.stage(stage, {begin, end});
       if (own.total() - costs_.compression_slack() > upper()) break;
-      if (!fits(stage + 1, end) || costs_.memory_utilization(stage, {begin, end}) > 1) continue;
       const Rest& after = rest(stage + 1, end);
       const ResourceTime hop = costs_.hop(stage, end);
       const double sum = own.sum + hop.sum, forward = std::max(own.forward, hop.forward),

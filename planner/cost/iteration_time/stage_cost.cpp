@@ -25,9 +25,8 @@ void add(ComputeTime& sum, const LayerTime& time) {
 
 StageCosts::StageCosts(const Problem& problem, int devices)
     : problem_(problem),
-      mesh_(stage_mesh(problem.job.execution, at(devices))),
-      layers_(layer_count(problem.job.model)),
-      bytes_(problem.job, problem.job.execution) {
+      memory_(problem.job, problem.constants.process_memory_bytes, devices),
+      layers_(layer_count(problem.job.model)) {
   find_kinds();
   find_bytes();
 }
@@ -60,31 +59,12 @@ void StageCosts::find_kinds() {
 void StageCosts::find_bytes() {
   const Job& job = problem_.job;
   const std::vector<Layer> chain = layer_chain(job);
-  const auto of_device = [&](const Layer& layer) {
-    return with_activations_of_device(layer, mesh_.tensor, job.parallelism.sequence_parallel,
-                                      mesh_.token_parts(), mesh_.routed_load());
-  };
-  const RecomputationTraits& recomputation = traits(job.execution.recomputation);
-  const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
-  held_ = bytes.resident + error_feedback_bytes(job.training, job.execution.compression);
-  saved_ = bytes.checkpointed;
+  saved_ = dtfm::parameter_bytes(job.training).checkpointed;
   const double micro_batch = job.execution.micro_batch,
-               sent = micro_batch / (divides_messages(job.parallelism) ? devices() : mesh_.token_parts());
-  kept_ = whole_ = {0};
-  for (int layer = 0; layer < layers_; ++layer) {
-    const Layer& it = chain[at(layer)];
-    const Layer held = of_device(it);
-    // The input of the first layer is assumed to be as large as its output.
-    const Layer& before = chain[at(std::max(0, layer - 1))];
-    const Bytes input = of_device(before).output;
-    output_.push_back(before.output.value() * sent);
-    held_output_.push_back(input.value() * micro_batch);
-    kept_.push_back(kept_.back() + recomputation.kept(held, input).value() * micro_batch);
-    whole_.push_back(whole_.back() + held.activation_memory.value() * micro_batch);
-    working_.push_back(recomputation.working(held).value() * micro_batch);
-    model_flops_ += (it.forward + it.backward).value();
-  }
-  find_partitioned_state();
+               sent = micro_batch / (divides_messages(job.parallelism) ? devices() : mesh().token_parts());
+  for (const Layer& it : chain) model_flops_ += (it.forward + it.backward).value();
+  for (int layer = 0; layer < layers_; ++layer)
+    output_.push_back(chain[at(std::max(0, layer - 1))].output.value() * sent);
   for (const Exchange kind : exchange_kinds) {
     const auto number = static_cast<std::size_t>(kind);
     exchanged_[number] = {exchanges_before(kind, Pass::forward, true),
@@ -100,35 +80,6 @@ void StageCosts::find_bytes() {
     boundary_bytes_.push_back(output * job.execution.compression.activations);
     compression_s_.push_back(output * compression_s_per_byte);
   }
-}
-
-/// Rajbhandari et al. (arXiv 1910.02054), figure 1. Gradients of a layer exist as a whole until they are
-/// reduce-scattered; parameters of a layer and of the one before while they are computed.
-void StageCosts::find_partitioned_state() {
-  const Job& job = problem_.job;
-  unpartitioned_.assign(at(layers_), 0);
-  const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
-  double whole = 0;  // bytes per parameter that every replica holds
-  switch (job.execution.optimizer_sharding) {
-    case OptimizerSharding::none:
-      return;
-    case OptimizerSharding::zero1:
-      whole = bytes.weights + bytes.synced;
-      break;
-    case OptimizerSharding::zero2:
-      whole = bytes.weights;
-      for (int layer = 0; layer < layers_; ++layer)
-        unpartitioned_[at(layer)] = bytes_.gradients({layer, layer + 1}, true) / devices();
-      break;
-    case OptimizerSharding::zero3:
-      for (int layer = 0; layer < layers_; ++layer)
-        unpartitioned_[at(layer)] = (bytes_.gradients({layer, layer + 1}, true) +
-                                     bytes_.parameters({std::max(0, layer - 1), layer + 1}, true)) /
-                                    devices();
-      break;
-  }
-  partitioned_ = std::max(0.0, bytes.resident - whole);
-  held_ -= partitioned_;
 }
 
 const std::string& StageCosts::unknown(int device) const {
@@ -153,20 +104,20 @@ ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers, int recomp
 
 /// Of each device. Those tied to the first layer of the same stage are not counted again.
 double StageCosts::held_elements(std::pair<int, int> layers) const {
-  return bytes_.held_elements(layers, layers.first == 0, mesh_);
+  return bytes().held_elements(layers, layers.first == 0, mesh());
 }
 
 double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed) const {
   const double ratio = compressed ? problem_.job.execution.compression.gradients : 1;
-  const double bytes = bytes_.gradients(layers, with_first) / mesh_.shards(false) +
-                       bytes_.gradients(layers, with_first, true) / mesh_.shards(true);
-  return bytes * ratio / problem_.constants.sync_efficiency;
+  const double sum = bytes().gradients(layers, with_first) / mesh().shards(false) +
+                     bytes().gradients(layers, with_first, true) / mesh().shards(true);
+  return sum * ratio / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::parameter_bytes(std::pair<int, int> layers, bool with_first) const {
-  const double bytes = bytes_.parameters(layers, with_first) / mesh_.shards(false) +
-                       bytes_.parameters(layers, with_first, true) / mesh_.shards(true);
-  return bytes / problem_.constants.sync_efficiency;
+  const double sum = bytes().parameters(layers, with_first) / mesh().shards(false) +
+                     bytes().parameters(layers, with_first, true) / mesh().shards(true);
+  return sum / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::gradient_compression_s(double bytes) const {
@@ -180,12 +131,12 @@ double StageCosts::gradient_compression_s(double bytes) const {
 std::vector<ExchangedData> StageCosts::exchanges_before(Exchange kind, Pass pass, bool recomputed) const {
   std::vector<ExchangedData> sums = {{}};
   for (int layer = 0; layer < layers_; ++layer) {
-    const double count = kind == Exchange::keys_values  ? bytes_.key_rounds(layer, pass, recomputed)
-                         : kind == Exchange::all_reduce ? bytes_.all_reduces(layer, pass, recomputed)
-                                                        : bytes_.all_to_alls(layer, pass, recomputed);
-    const double data = kind == Exchange::keys_values  ? bytes_.keys_values(layer)
-                        : kind == Exchange::all_reduce ? bytes_.output(layer)
-                                                       : bytes_.expert_tokens(layer);
+    const double count = kind == Exchange::keys_values  ? bytes().key_rounds(layer, pass, recomputed)
+                         : kind == Exchange::all_reduce ? bytes().all_reduces(layer, pass, recomputed)
+                                                        : bytes().all_to_alls(layer, pass, recomputed);
+    const double data = kind == Exchange::keys_values  ? bytes().keys_values(layer)
+                        : kind == Exchange::all_reduce ? bytes().output(layer)
+                                                       : bytes().expert_tokens(layer);
     sums.push_back({sums.back().messages + count, sums.back().bytes + count * data});
   }
   return sums;
@@ -206,48 +157,17 @@ ExchangedData StageCosts::exchanged(Exchange kind, std::pair<int, int> layers, b
                bytes = repeated.bytes - begin.bytes + (end.bytes - kept_begin.bytes);
   switch (kind) {
     case Exchange::keys_values:
-      if (bytes_.divides_heads()) return {messages, bytes / mesh_.devices() / mesh_.context};
-      return {messages * (mesh_.context - 1), bytes * (mesh_.context - 1) / mesh_.devices()};
+      if (this->bytes().divides_heads()) return {messages, bytes / mesh().devices() / mesh().context};
+      return {messages * (mesh().context - 1), bytes * (mesh().context - 1) / mesh().devices()};
     case Exchange::all_reduce: {
-      const double steps = 2.0 * (mesh_.tensor - 1);
-      return {messages * steps, bytes * steps / mesh_.tensor / mesh_.token_parts()};
+      const double steps = 2.0 * (mesh().tensor - 1);
+      return {messages * steps, bytes * steps / mesh().tensor / mesh().token_parts()};
     }
     case Exchange::all_to_all:
     case Exchange::host_all_to_all:
       break;
   }
-  return {messages, bytes / mesh_.devices() / mesh_.expert};
-}
-
-/// A GPipe trainer has four buffers per micro-batch: input, output, and the gradients of both. The kept
-/// activations already include the input. Trainers with other schedules only buffer the output.
-StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas, int recomputed) const {
-  const auto [begin, end] = layers;
-  const bool buffers = traits(problem_.job.execution.schedule).keeps_boundary_buffers;
-  StageNeeds needs;
-  const bool partitions_weights = traits(problem_.job.execution.optimizer_sharding).parameters;
-  const auto held_of = [&](double elements, bool experts) {
-    return elements / mesh_.shards(experts) * (held_ + partitioned_ / replicas / mesh_.copies(experts));
-  };
-  needs.state = held_of(bytes_.elements(layers, begin == 0), false) +
-                held_of(bytes_.expert_elements(layers), true) +
-                bytes_.quantized_copies(layers, mesh_) / (partitions_weights ? replicas : 1);
-  needs.per_micro_batch = kept_bytes(layers, recomputed);
-  if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * held_output_[at(end)];
-  if (begin > 0 && buffers) needs.per_micro_batch += held_output_[at(begin)];
-  if (problem_.job.execution.recomputation != Recomputation::none)
-    for (int layer = begin; layer < begin + recomputed; ++layer)
-      needs.working = std::max(needs.working, working_[at(layer)]);
-  double unpartitioned = 0;
-  for (int layer = begin; layer < end; ++layer)
-    unpartitioned = std::max(unpartitioned, unpartitioned_[at(layer)]);
-  needs.working += unpartitioned + problem_.constants.process_memory_bytes;
-  return needs;
-}
-
-double StageCosts::kept_bytes(std::pair<int, int> layers, int recomputed) const {
-  const int middle = layers.first + recomputed;
-  return between(kept_, {layers.first, middle}) + between(whole_, {middle, layers.second});
+  return {messages, bytes / mesh().devices() / mesh().expert};
 }
 
 double StageCosts::saved_bytes(std::pair<int, int> layers) const {

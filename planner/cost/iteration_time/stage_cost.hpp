@@ -10,6 +10,7 @@
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
 #include "core/plan/stage_mesh.hpp"
+#include "planner/cost/iteration_time/stage_memory.hpp"
 
 namespace dtfm::cost {
 
@@ -18,13 +19,6 @@ struct ComputeTime {
   double forward_s = 0, backward_s = 0, update_s = 0;  // backward includes recomputation
   double weight_gradient_s = 0;                        // part of `backward_s`
   double hidden_forward_s = 0, hidden_backward_s = 0;  // parts that overlap with exchanges of keys and values
-};
-
-/// Bytes that a device of a stage holds.
-struct StageNeeds {
-  double state = 0;            // weights, gradients, optimizer state
-  double per_micro_batch = 0;  // from its forward to its backward
-  double working = 0;          // only while computing, including process memory
 };
 
 /// How the devices of a stage exchange activations, in this order: keys and values during each pass, the
@@ -50,9 +44,10 @@ class StageCosts {
 
   const Job& job() const { return problem_.job; }
   int layers() const { return layers_; }
-  const LayerBytes& bytes() const { return bytes_; }
-  const StageMesh& mesh() const { return mesh_; }
-  int devices() const { return mesh_.devices(); }
+  const StageMemory& memory() const { return memory_; }
+  const LayerBytes& bytes() const { return memory_.bytes(); }
+  const StageMesh& mesh() const { return memory_.mesh(); }
+  int devices() const { return mesh().devices(); }
   /// Devices of one kind have the same GPU and speed, hence the same times.
   int kind_of(int device) const { return kind_[static_cast<std::size_t>(device)]; }
   int kinds() const { return static_cast<int>(times_.size()); }
@@ -93,14 +88,17 @@ class StageCosts {
   /// Bytes of parameters that one device of a sharded optimizer all-gathers. `with_first` as above.
   double parameter_bytes(std::pair<int, int> layers, bool with_first) const;
 
-  /// Memory of each device of the stage, if so many replicas partition the state of its layers (if the job's
-  /// optimizer_sharding says so). More replicas never need more.
-  StageNeeds needs(std::pair<int, int> layers, int replicas, int recomputed) const;
+  /// StageMemory::needs.
+  StageNeeds needs(std::pair<int, int> layers, int replicas, int recomputed) const {
+    return memory_.needs(layers, replicas, recomputed);
+  }
   StageNeeds needs(std::pair<int, int> layers, int replicas) const {
     return needs(layers, replicas, recomputed(layers));
   }
   /// Activations that each device keeps of a micro-batch, without buffers for messages.
-  double kept_bytes(std::pair<int, int> layers) const { return kept_bytes(layers, recomputed(layers)); }
+  double kept_bytes(std::pair<int, int> layers) const {
+    return memory_.kept_bytes(layers, recomputed(layers));
+  }
   double model_flops() const { return model_flops_; }  // per sequence: forward and backward
   /// Bytes of state that a device must load to take over the stage.
   double saved_bytes(std::pair<int, int> layers) const;
@@ -115,34 +113,22 @@ class StageCosts {
   };
   void find_kinds();
   void find_bytes();
-  void find_partitioned_state();
   std::vector<ExchangedData> exchanges_before(Exchange kind, Pass pass, bool recomputed) const;
   double held_elements(std::pair<int, int> layers) const;
-  double kept_bytes(std::pair<int, int> layers, int recomputed) const;
-  double between(const std::vector<double>& before, std::pair<int, int> layers) const {
-    return before[static_cast<std::size_t>(layers.second)] - before[static_cast<std::size_t>(layers.first)];
-  }
 
   const Problem& problem_;
-  StageMesh mesh_;
+  StageMemory memory_;
   int layers_;
-  LayerBytes bytes_;
   std::vector<int> kind_;  // by device
   std::vector<KindTimes> times_;
-  /// Bytes per parameter: on every replica, and of all replicas together.
-  double held_ = 0, partitioned_ = 0;
   double saved_ = 0, model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
   std::vector<double>
       output_;  // uncompressed bytes that a device sends per micro-batch before each layer, and at the end
-  std::vector<double> held_output_;                     // bytes of the same activation that a device holds
   std::vector<double> boundary_bytes_, compression_s_;  // before each layer
-  std::vector<double> kept_, whole_;  // prefix sums for one device; the latter if no layer is recomputed
   std::array<std::array<std::vector<ExchangedData>, 2>, exchange_kinds.size()>
       exchanged_;  // prefix sums, [kind][backward]
   std::array<std::vector<ExchangedData>, exchange_kinds.size()>
-      exchanged_kept_;                 // the same of the backward if no layer is recomputed
-  std::vector<double> working_;        // by layer
-  std::vector<double> unpartitioned_;  // by layer: bytes of state that exist as a whole during its passes
+      exchanged_kept_;  // the same of the backward if no layer is recomputed
 };
 
 }  // namespace dtfm::cost

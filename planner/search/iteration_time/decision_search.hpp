@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "planner/search/iteration_time/least_memory.hpp"
 #include "planner/search/iteration_time/plan_screening.hpp"
 #include "planner/search/iteration_time/search_state.hpp"
 
@@ -17,8 +18,11 @@ class DecisionSearch {
   DecisionSearch(SearchState& state, PlanScreening& screening) : state_(state), screening_(screening) {}
 
   /// Compares all micro-batches, recomputations and tensor degrees with few shapes, and then the degrees on
-  /// each GPU model, so that a short search does not depend on the order of decisions.
-  void decide_early(const DecidedJobPtr& first);
+  /// each GPU model, so that a short search does not depend on the order of decisions. `least`: jobs that are
+  /// tried first if `first` does not fit in memory.
+  void decide_early(const DecidedJobPtr& first, const LeastMemory& least);
+  /// Fits plans of these jobs that need little memory, until one fits in it.
+  void offer_least_memory(const LeastMemory& least);
   /// Tries Decisions::alternatives of the best plans, as long as that helps. The pool must not be empty.
   void decide();
   /// Tries Decisions::alternatives of the best plans once. Returns whether the best plan has improved.

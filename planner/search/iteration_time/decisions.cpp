@@ -187,6 +187,24 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
   }
 }
 
+/// The job with every optimizer sharding that is open and can run, with one synchronization each.
+std::vector<Job> open_shardings(const Job& job, const SettingSet& undecided) {
+  if (!undecided[Setting::optimizer_sharding]) return {job};
+  std::vector<Job> jobs;
+  for (const OptimizerShardingTraits& sharding : optimizer_sharding_table()) {
+    if (!is_choice(job, Setting::optimizer_sharding, sharding.name)) continue;
+    Job other = job;
+    other.execution.optimizer_sharding = sharding.kind;
+    if (sharding.optimizer) {
+      const std::vector<GradientSync> syncs = syncs_with_halves(other, undecided);
+      if (syncs.empty()) continue;
+      other.execution.gradient_sync = syncs.front();
+    }
+    jobs.push_back(std::move(other));
+  }
+  return jobs;
+}
+
 /// Micro-batch, recomputation and the degrees inside a stage determine memory together.
 bool is_joint(Setting setting) {
   return setting == Setting::micro_batch || setting == Setting::recompute || setting == Setting::tensor ||
@@ -403,6 +421,53 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const D
       if (auto it = decide_job(std::move(job), degrees); it && has_different_groups(*it))
         result.push_back(std::move(it));
     }
+  return result;
+}
+
+std::vector<int> Decisions::usable() const {
+  std::vector<int> devices;
+  for (int device = 0; device < problem_.topology->size(); ++device) {
+    const bool is_unusable =
+        std::any_of(unusable_.begin(), unusable_.end(), [&](const auto& it) { return it.first == device; });
+    if (!is_unusable && !std::binary_search(excluded_.begin(), excluded_.end(), device))
+      devices.push_back(device);
+  }
+  return devices;
+}
+
+std::vector<std::vector<Job>> Decisions::least_memory_jobs() const {
+  const SettingSet& undecided = problem_.job.automatic;
+  Job begin = problem_.job;
+  if (undecided[Setting::schedule]) begin.execution.schedule = first_schedule(begin);
+  if (undecided[Setting::gradients])
+    begin.execution.compression.gradient_preset.reset();  // no error feedback
+  if (undecided[Setting::recompute_layers]) begin.execution.recompute_layers = layer_count(begin.model);
+  begin.automatic = {};
+  const std::vector<int> sizes = undecided[Setting::micro_batch] ? open_micro_batches(problem_.job)
+                                                                 : std::vector{begin.execution.micro_batch};
+  std::map<std::string, std::vector<Job>> groups;
+  const auto add = [&](Job job) {
+    for (const int size : sizes) {
+      job.execution.micro_batch = size;
+      if (!is_consistent(job, undecided)) continue;
+      Job other_degree = job;
+      other_degree.parallelism.tensor = 1;
+      groups[decisions_key(other_degree)].push_back(std::move(job));
+      return;
+    }
+  };
+  for (const Job& mesh : open_meshes(problem_.topology, begin, problem_.job))
+    for (const RecomputationTraits& recomputation : recomputation_table()) {
+      if (undecided[Setting::recompute] ? !is_choice(begin, Setting::recompute, recomputation.name)
+                                        : recomputation.kind != begin.execution.recomputation)
+        continue;
+      Job job = mesh;
+      job.execution.recomputation = recomputation.kind;
+      if (recomputation.kind != Recomputation::full) job.execution.recompute_layers.reset();
+      for (Job& it : open_shardings(job, undecided)) add(std::move(it));
+    }
+  std::vector<std::vector<Job>> result;
+  for (auto& [key, jobs] : groups) result.push_back(std::move(jobs));
   return result;
 }
 

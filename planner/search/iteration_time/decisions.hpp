@@ -44,7 +44,16 @@ class Decisions {
   /// Variants of `job` with another maximum degree on one GPU model. Empty unless the tensor degree is open
   /// and there are several models.
   std::vector<std::shared_ptr<const DecidedJob>> degrees_by_gpu(const DecidedJob& job);
+  /// Jobs without open settings of which, whatever a plan of the problem decides, one needs no more memory
+  /// than the plan: every combination of degrees, recomputation and optimizer sharding that is open, with the
+  /// smallest micro-batch. Those of one group differ only in degrees that the stages of a plan may mix.
+  std::vector<std::vector<Job>> least_memory_jobs() const;
+  /// The decided job of one of `least_memory_jobs`. Null if no host has enough devices for a stage.
+  std::shared_ptr<const DecidedJob> decide(const Job& least_memory) { return decide_job(least_memory); }
+  /// Devices of known compute times that are not excluded. `first` must have been called.
+  std::vector<int> usable() const;
   const std::shared_ptr<const cost::NetworkCost>& network() const { return network_; }
+  const Problem& problem() const { return problem_; }
   const Job& undecided_job() const { return problem_.job; }
   bool has_undecided() const { return !problem_.job.automatic.is_empty(); }
   /// Devices that cannot be used, each with the reason.

@@ -13,15 +13,20 @@
 
 namespace dtfm::search {
 
-/// Counts evaluations of plans and moves against a limit.
+/// Counts evaluations of plans and moves against a limit. Until `has_fitting`, when a plan fits in memory,
+/// another limit applies.
 class EvaluationBudget {
  public:
-  explicit EvaluationBudget(std::optional<long long> limit) : limit_(limit) {}
+  explicit EvaluationBudget(std::optional<long long> limit) : limit_(limit), has_fitting_(true) {}
+  EvaluationBudget(std::optional<long long> limit, long long unfit_limit)
+      : limit_(limit), unfit_limit_(unfit_limit) {}
 
   long long evaluated() const { return evaluated_; }
   long long left() const {
+    if (!has_fitting_) return std::max(0LL, unfit_limit_ - evaluated_);
     return limit_ ? std::max(0LL, *limit_ - evaluated_) : std::numeric_limits<long long>::max();
   }
+  void set_fitting() { has_fitting_ = true; }
   /// True if work has been left out; then no later work may be done either.
   bool is_spent() const { return is_spent_; }
   void end() { is_spent_ = true; }
@@ -32,12 +37,13 @@ class EvaluationBudget {
     if (!is_spent_) count(evaluations);
     return !is_spent_;
   }
-  bool is_limited() const { return limit_.has_value(); }
+  bool is_limited() const { return limit_ || !has_fitting_; }
 
  private:
   std::optional<long long> limit_;
+  long long unfit_limit_ = 0;
   long long evaluated_ = 0;
-  bool is_spent_ = false;
+  bool has_fitting_ = false, is_spent_ = false;
 };
 
 /// Runs `find` with a score of its own and returns the plans that it finds, with the number of evaluations.

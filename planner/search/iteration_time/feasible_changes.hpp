@@ -1,6 +1,7 @@
 // Changes that would make a plan fit in memory if none does.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,27 +11,27 @@
 
 namespace dtfm::search {
 
-using Settings = std::vector<std::pair<Setting, SettingValue>>;
-
-/// A change with which some plan fits in memory.
+/// A change with which the planner finds a plan that fits in memory.
 struct FeasibleChange {
-  enum class Kind { shape, settings, memory };
+  enum class Kind { shape, settings, target, hosts, memory };
   Kind kind = Kind::shape;
-  Shape shape = {};        // for `shape`
-  Settings settings = {};  // of the job, for `settings`
-  double gigabytes = 0;    // of every GPU, for `memory`
+  bool frees_stages = false, frees_replicas = false;            // limits that are dropped, for `shape`
+  Shape shape = {};                                             // of the plan that was found, for `shape`
+  std::vector<std::pair<Setting, SettingValue>> settings = {};  // of the job, for `settings`
+  int hosts = 0;         // more, like that of the device `like`, for `hosts`
+  int like = no_index;   // the first device of a host
+  double gigabytes = 0;  // of every GPU, for `memory`
 };
 
-/// Settings that need less memory than those of the job, where it has others and allows these: full
-/// recomputation, of all layers, micro-batches of 1, schedule 1f1b, optimizer state on the host.
-Settings smaller_settings(const Job& job);
-/// Those of them that are tried together if none is enough: recomputation, optimizer and, if it is smaller,
-/// the micro-batch. Empty if recomputation or optimizer is not among them.
-Settings smaller_together(const Settings& smaller);
-
-/// Changes of the job, each by itself, the smallest first: those that only cost time (another shape, full
-/// recomputation, micro-batches of 1, schedule 1f1b), then optimizer state on the host; if none of these is
-/// enough, several settings together; then GPUs with more memory.
-std::vector<FeasibleChange> feasible_changes(const Problem& problem, const IterationSearchOptions& options);
+/// Changes, each by itself, and each tried with a short search that found a plan that fits, in this order:
+/// - no limits on the shape;
+/// - another value of one setting that the job fixes; if there is none, of as few of them together as
+/// possible;
+/// - no target: `untargeted` is the job without the restrictions of its target, if that is known;
+/// - optimizer state on the host, and if no change above is enough, together with other settings;
+/// - more hosts like one of the topology, the fewest; if there are none, GPUs with more memory.
+/// Empty if the work is stopped.
+std::vector<FeasibleChange> feasible_changes(const Problem& problem, const IterationSearchOptions& options,
+                                             const std::optional<Job>& untargeted = {});
 
 }  // namespace dtfm::search

@@ -48,22 +48,32 @@ class IterationSearch {
     result_.unusable = state_.decisions.unusable();
     result_.unpriced = state_.score.unpriced();
     if (state_.options.warm) offer_warm_start(*state_.options.warm, *first);
-    screen(first);
-    if (state_.pool.empty() && !state_.discarded.empty()) throw Error("", state_.discarded.front());
-    if (state_.pool.empty()) throw NoSuchShape(describe_available(*first));
-    exclude_slow_devices(*first);
-    if (state_.decisions.has_undecided()) decision_search_.decide();
-    anneal_in_rounds(state_, decision_search_);
+    least_ = least_memory(state_.decisions, state_.options.limits);
+    if (least_.shortage) decision_search_.offer_least_memory(least_);
+    if (!least_.shortage || state_.pool.empty()) search(first);
     finish();
     return std::move(result_);
   }
 
  private:
+  void search(const DecidedJobPtr& first) {
+    screen(first);
+    if (state_.pool.empty() && !state_.discarded.empty()) throw Error("", state_.discarded.front());
+    if (state_.pool.empty()) throw NoSuchShape(describe_available(*first));
+    exclude_slow_devices(*first);
+    if (state_.is_over()) return;
+    if (state_.decisions.has_undecided()) decision_search_.decide();
+    anneal_in_rounds(state_, decision_search_);
+  }
+
   /// Screens all shapes with the decisions that few shapes suggest, and with the first ones.
   void screen(const DecidedJobPtr& first) {
-    if (state_.decisions.has_undecided()) decision_search_.decide_early(first);
+    if (state_.decisions.has_undecided()) decision_search_.decide_early(first, least_);
     const DecidedJobPtr early = state_.pool.empty() ? first : state_.pool.best().job;
-    screening_.screen_shapes(early);
+    screening_.screen_coarse_grid(early);
+    if (!state_.decisions.has_undecided() && !state_.pool.empty())
+      decision_search_.offer_least_memory(least_);
+    screening_.screen_near_best(early);
     if (early != first && !state_.is_over()) screening_.screen_shapes(first);
   }
 
@@ -80,11 +90,12 @@ class IterationSearch {
         without_warm_ups(result_.unchanged->plan) == result_.unchanged->plan &&
         uses_tensor_groups(warm.plan, *job))
       state_.keep(*result_.unchanged);
+    // The first repair is completed as far as the search may go on until a plan fits.
+    const auto given = state_.options.common.evaluations;
     const auto is_spent = [&] { return score.evaluated() >= state_.budget.left(); };
-    const auto stop = [&] { return state_.must_stop() || is_spent(); };
-    // The budget is extended unless the pool has a plan that fits, because there must be one.
-    const PlanScore limited = state_.pool.has_fitting() ? score.with_stop(is_spent) : score;
-    std::vector<PlanCandidate> repaired = repaired_plans(even, job, state_.options.limits, limited, stop);
+    const auto stop = [&] { return state_.must_stop() || (given && score.evaluated() >= *given); };
+    std::vector<PlanCandidate> repaired =
+        repaired_plans(even, job, state_.options.limits, score.with_stop(is_spent), stop);
     state_.budget.count(score.evaluated());
     for (PlanCandidate& candidate : repaired) state_.keep(std::move(candidate));
     state_.record_convergence();
@@ -159,13 +170,17 @@ class IterationSearch {
       result_.stopped = Stopped::interrupted;
     else if (state_.must_stop())
       result_.stopped = Stopped::time_limit;
+    else if (result_.finalists.front().deficit_bytes > 0)
+      result_.stopped = Stopped::no_fit;
     else if (state_.budget.is_spent())
       result_.stopped = Stopped::evaluations;
+    result_.shortage = least_.shortage;
   }
 
   SearchState state_;
   PlanScreening screening_{state_};
   DecisionSearch decision_search_{state_, screening_};
+  LeastMemory least_;
   std::optional<PlanCandidate> best_before_exclusion_;
   IterationSearchResult result_;
 };

@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "planner/search/search_options.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
+#include "planner/search/iteration_time/least_memory.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"
 
 namespace dtfm::search {
@@ -20,14 +21,19 @@ class NoSuchShape : public Error {
   explicit NoSuchShape(const std::string& message) : Error("", message) {}
 };
 
+/// As long as no plan fits in memory, a search without a limit ends after `max_unfit_evaluations`, and one
+/// with a limit not before `min_evaluations`. Chosen by hand.
+inline constexpr long long max_unfit_evaluations = 6'000, min_evaluations = 1'000;
+
 struct IterationSearchOptions {
   SearchOptions common;  // `evaluations` counts plans and moves; `prove` is for callers
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 16;
   bool keeps_pareto_front = false;
-  bool uses_full_budget = true;        // of evaluations or time; otherwise stops after the default rounds
-  bool gives_up = false;               // ends after its evaluations even if no plan fits in memory
+  bool uses_full_budget = true;  // of evaluations or time; otherwise stops after the default rounds
+  bool gives_up = false;         // ends after `evaluations` even if these are fewer than min_evaluations
+  bool only_fits = false;        // ends with the first plan that fits in memory
   std::optional<WarmStart> warm = {};  // the running plan, from which state migrates
 };
 
@@ -39,14 +45,16 @@ struct IterationSearchResult {
   Stopped stopped = Stopped::converged;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
   std::vector<std::pair<int, std::string>> unusable;  // devices that cannot be used, with reasons
-  std::vector<int> unpriced;           // devices not used because their price is needed but unknown
-  std::vector<PlanCandidate> front;    // Pareto front of all plans, if requested
-  std::vector<std::string> discarded;  // why plans could not be evaluated: internal errors
+  std::vector<int> unpriced;                 // devices not used because their price is needed but unknown
+  std::vector<PlanCandidate> front;          // Pareto front of all plans, if requested
+  std::vector<std::string> discarded;        // why plans could not be evaluated: internal errors
+  std::optional<cost::MemoryNeed> shortage;  // if sums of bytes prove that no plan fits in memory
 };
 
 /// Steps of the search:
 /// 0. Warm start (warm_start): the running plan is evaluated unchanged and repaired. All scores count only
-/// the time that migration leaves of the horizon.
+/// the time that migration leaves of the horizon. Memory (least_memory): if sums of bytes prove that no plan
+/// fits, a few of the plans that need least are evaluated, and nothing else is done.
 /// 1. Early decisions (decision_search): every micro-batch, recomputation and tensor degree that is open,
 /// with few shapes; then the schedule; then the tensor degree on each GPU model.
 /// 2. Screening (plan_screening): all shapes of a coarse grid (or all shapes if they are few) in some
@@ -62,10 +70,11 @@ struct IterationSearchResult {
 /// Pipelines may then have different depths.
 ///
 /// A longer search with the same seed therefore begins like a shorter one and finds nothing worse.
-/// `evaluations` limits every step, but not before a plan fits in memory, unless the search gives up.
-/// Independent tasks are folded in order, so the result does not depend on the number of threads. If no plan
-/// fits in memory, the one that exceeds it least is the only finalist. Throws Error if the compute times of
-/// no device are known, NoSuchShape if no shape is within the limits.
+/// `evaluations` limits all steps together, but not before the first plan and, unless the search gives up,
+/// before a plan fits in memory or `min_evaluations` are used up. Independent tasks are folded in order, so
+/// the result does not depend on the number of threads. If no plan fits in memory, the one that exceeds it
+/// least is the only finalist. Throws Error if the compute times of no device are known, NoSuchShape if no
+/// shape is within the limits.
 IterationSearchResult search_iteration(const Problem& problem, const IterationSearchOptions& options);
 
 }  // namespace dtfm::search

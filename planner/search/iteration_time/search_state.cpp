@@ -23,6 +23,13 @@ PlanScore score_of(const Problem& problem, const IterationSearchOptions& options
           horizon_s};
 }
 
+EvaluationBudget budget_of(const IterationSearchOptions& options) {
+  const auto given = options.common.evaluations;
+  return {given, options.gives_up && given
+                     ? *given
+                     : std::max(min_evaluations, given.value_or(max_unfit_evaluations))};
+}
+
 /// The most moves, and children if there is an evolution, of a search without limits if no key is open.
 long long most_evaluations(const PlanPool& pool, bool may_evolve) {
   const SearchEffort effort = default_effort(pool.best().job->problem.topology->size());
@@ -37,7 +44,7 @@ SearchState::SearchState(const Problem& problem, IterationSearchOptions given)
       max_kept(std::max(max_kept_by_default, at(options.finalists))),
       decisions(problem, PlanScore(options.objective, problem.topology).unpriced()),
       score(score_of(problem, options, decisions)),
-      budget(options.common.evaluations),
+      budget(budget_of(options)),
       pool(max_kept),
       pareto_front(max_pareto_front_size),
       device_count_(problem.topology->size()) {
@@ -61,6 +68,8 @@ bool SearchState::is_overdue() const {
 void SearchState::keep(PlanCandidate candidate) {
   if (options.keeps_pareto_front) pareto_front.offer(candidate);
   pool.keep(std::move(candidate));
+  has_plan_ = true;
+  if (pool.has_fitting()) budget.set_fitting();
 }
 
 void SearchState::record_convergence() {

@@ -32,8 +32,10 @@ class SearchState {
   bool is_late(double share) const { return time_share(options.common) >= share; }
   /// Whether the search must stop because of its time limit or an interrupt.
   bool must_stop() const;
-  /// The same, or because its evaluations are used up.
-  bool is_over() const { return must_stop() || budget.is_spent(); }
+  /// The same, or because its evaluations are used up, or it has what it was to find.
+  bool is_over() const {
+    return must_stop() || budget.is_spent() || (options.only_fits && pool.has_fitting());
+  }
 
   void keep(PlanCandidate candidate);
   /// Forgets all plans but those of the Pareto front.
@@ -45,7 +47,7 @@ class SearchState {
   void report(long long asked);
 
   /// Keeps the plans of `jobs` that find(0, score), …, find(count − 1, score) find, as far as the budget
-  /// allows. The search must return a plan, so the first task starts even after the time limit; with
+  /// allows. The search must return a plan, so the first task is always completed; with
   /// `until_one_fits`, tasks start for a while after it until a plan fits in memory.
   template <class Find>
   void offer(int count, const DecidedJobs& jobs, const Find& find, bool until_one_fits = false) {
@@ -68,13 +70,13 @@ class SearchState {
     Work work = options.common;
     work.stop = [&] { return is_enough(pool.has_fitting()); };
     take_in_order(count, work, jobs, is_limited, task, [&](const EvaluatedPlans& found) {
-      if (!pool.has_fitting() && !options.gives_up)
+      if (!has_plan_)  // the search must return one
         budget.count(found.evaluations);
       else if (!budget.take(found.evaluations))
         return false;
       for (const PlanCandidate& candidate : found.plans) keep(candidate);
       if (!found.discarded.empty()) discarded.push_back(found.discarded);
-      return true;
+      return !(options.only_fits && pool.has_fitting());
     });
   }
 
@@ -93,6 +95,7 @@ class SearchState {
   void report_evaluations(long long evaluations) const;
 
   double device_count_;
+  bool has_plan_ = false;  // now or before plans were forgotten
   std::mutex progress_mutex_;
 };
 

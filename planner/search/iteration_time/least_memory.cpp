@@ -1,0 +1,122 @@
+#include "planner/search/iteration_time/least_memory.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "core/base/index.hpp"
+#include "core/base/infinity.hpp"
+#include "core/plan/shards.hpp"
+
+namespace dtfm::search {
+
+LeastMemory least_memory(const Decisions& decisions, const ShapeLimits& limits) {
+  const Problem& problem = decisions.problem();
+  const cost::MemorySupply supply(problem.topology, decisions.usable(),
+                                  problem.constants.process_memory_bytes);
+  const cost::PlanLimits plan_limits{limits.stages, limits.replicas};
+  LeastMemory result;
+  std::vector<std::pair<double, Job>> ranked;
+  bool all_are_short = true;  // or have too few devices
+  for (const std::vector<Job>& group : decisions.least_memory_jobs()) {
+    const cost::MemoryNeed need = memory_need(group, supply, plan_limits);
+    all_are_short = all_are_short && (need.is_short() || std::isinf(need.ratio()));
+    if (need.is_short() && (!result.shortage || need.ratio() < result.shortage->ratio()))
+      result.shortage = need;
+    for (const Job& job : group) ranked.emplace_back(memory_need({job}, supply, plan_limits).ratio(), job);
+  }
+  if (!all_are_short) result.shortage.reset();
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::set<std::tuple<int, int, int, OptimizerSharding>> seen;
+  for (auto& [ratio, job] : ranked) {
+    const ExecutionConfig& it = job.execution;
+    if (seen.emplace(job.parallelism.tensor, it.context, it.expert, it.optimizer_sharding).second)
+      result.jobs.push_back(std::move(job));
+  }
+  return result;
+}
+
+namespace {
+
+using Groups = std::vector<std::vector<int>>;
+
+/// Least memory of the devices of a tensor-parallel group; infinite if it is not known.
+double memory_of(const Topology& topology, const std::vector<int>& group) {
+  double least = infinity;
+  for (const int device : group)
+    if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
+      least = std::min(least, topology.gpus[at(gpu)].memory.value());
+  return least;
+}
+
+/// How many groups have at least as much memory as each of them.
+std::set<int> groups_by_memory(const Topology& topology, const Groups& groups) {
+  std::map<double, int, std::greater<>> counts;
+  for (const std::vector<int>& group : groups) ++counts[memory_of(topology, group)];
+  std::set<int> sums;
+  int sum = 0;
+  for (const auto& [memory, count] : counts) sums.insert(sum += count);
+  return sums;
+}
+
+std::vector<Shape> least_memory_shapes(const DecidedJob& job, const ShapeLimits& limits) {
+  const std::set<int> tiers = groups_by_memory(job.problem.topology, job.tensor_groups);
+  std::vector<Shape> full = full_shapes(job, limits), shapes;
+  std::reverse(full.begin(), full.end());
+  for (const Shape& shape : full) {
+    if (shape.stages != full.front().stages && !std::has_single_bit(static_cast<unsigned>(shape.stages)) &&
+        !tiers.contains(shape.stages))
+      continue;
+    Shape fewest = shape;
+    for (fewest.replicas = 1; !is_possible(job, fewest, limits);) ++fewest.replicas;
+    shapes.push_back(fewest);
+    if (job.model.sharding.optimizer && shape != fewest) shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+/// The replicas of a stage have groups that follow one another.
+Plan lay_out(const DecidedJob& job, const Shape& shape, const Groups& groups) {
+  Plan plan{1, job.problem.job.execution, {}};
+  for (int replica = 0; replica < shape.replicas; ++replica) {
+    Pipeline& pipeline = plan.pipelines.emplace_back();
+    for (int stage = 0; stage < shape.stages; ++stage)
+      pipeline.stages.push_back({even_split(job.model.stages.layers(), shape.stages, stage),
+                                 groups[at(stage * shape.replicas + replica)]});
+  }
+  plan.tensor = tensor_degrees(plan).back();
+  assign_micro_batches_evenly(job, plan);
+  return plan;
+}
+
+}  // namespace
+
+std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& limits) {
+  const Topology& topology = job.problem.topology;
+  const auto has_more = [&](const auto& a, const auto& b) {
+    return memory_of(topology, a) > memory_of(topology, b);
+  };
+  Groups descending = job.tensor_groups;
+  std::stable_sort(descending.begin(), descending.end(), has_more);
+  std::vector<Plan> plans;
+  for (const Shape& shape : least_memory_shapes(job, limits)) {
+    const auto count = shape.stages * shape.replicas;
+    const Groups most(descending.begin(), descending.begin() + count);
+    const std::set<std::vector<int>> is_used(most.begin(), most.end());
+    Groups near = job.tensor_groups;
+    std::erase_if(near, [&](const auto& it) { return !is_used.contains(it); });
+    plans.push_back(lay_out(job, shape, near));
+    if (!has_more(most.front(), most.back())) continue;
+    plans.push_back(lay_out(job, shape, most));
+    plans.push_back(lay_out(job, shape, {most.rbegin(), most.rend()}));
+  }
+  return plans;
+}
+
+}  // namespace dtfm::search

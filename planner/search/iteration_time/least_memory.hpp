@@ -1,0 +1,29 @@
+// The plans of a job that need least memory, to see early whether any fits.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planner/cost/bounds/memory_bound.hpp"
+#include "planner/search/iteration_time/decisions.hpp"
+#include "planner/search/iteration_time/initial_plans.hpp"
+
+namespace dtfm::search {
+
+struct LeastMemory {
+  std::optional<cost::MemoryNeed> shortage;  // of all plans, if sums of bytes prove that none fits
+  /// Jobs without open settings, those with the smallest need relative to the memory first: one for each
+  /// combination of degrees and sharding, with the recomputation that needs least.
+  std::vector<Job> jobs;
+};
+
+/// `decisions.first` must have been called. Evaluates no plan.
+LeastMemory least_memory(const Decisions& decisions, const ShapeLimits& limits);
+
+/// Plans of a job that need little memory, to be fitted to the devices, the deepest first. Numbers of stages:
+/// the largest, powers of two, and those with which only the devices with most memory are used. As few
+/// replicas as possible; if these partition state, also as many. The tensor-parallel groups with most memory
+/// are used, in nearness order and, if they differ, in both orders of memory.
+std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& limits);
+
+}  // namespace dtfm::search
