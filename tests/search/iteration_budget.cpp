@@ -9,6 +9,7 @@
 #include "planner/search/iteration_time/pareto_front.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
+#include "planner/search/iteration_time/search_effort.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
 
@@ -95,7 +96,8 @@ TEST_CASE("a search ends after few evaluations if no plan fits in memory") {
     CHECK(found.stopped == Stopped::no_fit);
     REQUIRE(found.finalists.size() == 1);
     CHECK(found.finalists.front().deficit_bytes > 0);
-    CHECK(found.evaluations <= std::max(min_evaluations, given.value_or(max_unfit_evaluations)));
+    CHECK(found.evaluations <=
+          std::max(min_evaluations, given.value_or(max_unfit_evaluations(problem.topology->size()))));
     options.common.threads = 3;
     CHECK(search_iteration(problem, options).evaluations == found.evaluations);
   }

@@ -29,6 +29,8 @@ class DecisionSearch {
   bool try_alternatives();
 
  private:
+  void offer_least_memory(const LeastMemory& least, StageCounts counts, std::size_t most);
+  void refine_best();
   void decide_schedule_early();
   std::vector<Shape> sparse_full_shapes(const DecidedJob& job) const;
   void screen_micro_batches();

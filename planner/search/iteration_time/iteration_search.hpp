@@ -21,9 +21,9 @@ class NoSuchShape : public Error {
   explicit NoSuchShape(const std::string& message) : Error("", message) {}
 };
 
-/// As long as no plan fits in memory, a search without a limit ends after `max_unfit_evaluations`, and one
-/// with a limit not before `min_evaluations`. Chosen by hand.
-inline constexpr long long max_unfit_evaluations = 6'000, min_evaluations = 1'000;
+/// As long as no plan fits in memory, a search with a limit does not end before so many evaluations. Without
+/// a limit, it ends after `max_unfit_evaluations` (search_effort.hpp). Chosen by hand.
+inline constexpr long long min_evaluations = 1'000;
 
 struct IterationSearchOptions {
   SearchOptions common;  // `evaluations` counts plans and moves; `prove` is for callers

@@ -11,9 +11,29 @@
 
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
+#include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
+#include "core/plan/target.hpp"
 
 namespace dtfm::search {
+
+namespace {
+
+/// The job with a schedule whose pipelines may flush after every micro-batch, if another one was chosen. A
+/// device then holds one micro-batch, but more buffers.
+std::optional<Job> with_flushes(Job job, const Job& undecided) {
+  const Schedule now = job.execution.schedule;
+  if (!undecided.automatic[Setting::schedule] || !may_flush(job) || requires_single_devices(job))
+    return std::nullopt;
+  for (const ScheduleTraits& it : schedule_table())
+    if (it.forwards_first && it.kind != now && is_choice(undecided, Setting::schedule, it.name)) {
+      job.execution.schedule = it.kind;
+      if (can_shard(job.execution) && can_run(job.execution.messaging, it.kind)) return job;
+    }
+  return std::nullopt;
+}
+
+}  // namespace
 
 LeastMemory least_memory(const Decisions& decisions, const ShapeLimits& limits) {
   const Problem& problem = decisions.problem();
@@ -33,11 +53,17 @@ LeastMemory least_memory(const Decisions& decisions, const ShapeLimits& limits) 
   if (!all_are_short) result.shortage.reset();
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  Recomputation strongest = Recomputation::none;
+  for (const auto& [ratio, job] : ranked) strongest = std::max(strongest, job.execution.recomputation);
   std::set<std::tuple<int, int, int, OptimizerSharding>> seen;
   for (auto& [ratio, job] : ranked) {
     const ExecutionConfig& it = job.execution;
-    if (seen.emplace(job.parallelism.tensor, it.context, it.expert, it.optimizer_sharding).second)
-      result.jobs.push_back(std::move(job));
+    const bool is_first =
+        seen.emplace(job.parallelism.tensor, it.context, it.expert, it.optimizer_sharding).second;
+    if (!is_first && it.recomputation != strongest) continue;
+    result.jobs.push_back(job);
+    if (auto flushed = with_flushes(std::move(job), decisions.undecided_job()))
+      result.jobs.push_back(*std::move(flushed));
   }
   return result;
 }
@@ -65,16 +91,21 @@ std::set<int> groups_by_memory(const Topology& topology, const Groups& groups) {
   return sums;
 }
 
-std::vector<Shape> least_memory_shapes(const DecidedJob& job, const ShapeLimits& limits) {
+/// Chosen by hand: pipelines that are deeper have powers of two stages only, or the most.
+constexpr int max_other_stages = 32;
+
+std::vector<Shape> least_memory_shapes(const DecidedJob& job, const ShapeLimits& limits, StageCounts counts) {
   const std::set<int> tiers = groups_by_memory(job.problem.topology, job.tensor_groups);
   std::vector<Shape> full = full_shapes(job, limits), shapes;
   std::reverse(full.begin(), full.end());
   for (const Shape& shape : full) {
-    if (shape.stages != full.front().stages && !std::has_single_bit(static_cast<unsigned>(shape.stages)) &&
-        !tiers.contains(shape.stages))
-      continue;
     Shape fewest = shape;
     for (fewest.replicas = 1; !is_possible(job, fewest, limits);) ++fewest.replicas;
+    const bool is_one_of_few = shape.stages == full.front().stages ||
+                               std::has_single_bit(static_cast<unsigned>(shape.stages)) ||
+                               tiers.contains(shape.stages * fewest.replicas);
+    if (is_one_of_few != (counts == StageCounts::few)) continue;
+    if (!is_one_of_few && shape.stages > max_other_stages) continue;
     shapes.push_back(fewest);
     if (job.model.sharding.optimizer && shape != fewest) shapes.push_back(shape);
   }
@@ -97,7 +128,7 @@ Plan lay_out(const DecidedJob& job, const Shape& shape, const Groups& groups) {
 
 }  // namespace
 
-std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& limits) {
+std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& limits, StageCounts counts) {
   const Topology& topology = job.problem.topology;
   const auto has_more = [&](const auto& a, const auto& b) {
     return memory_of(topology, a) > memory_of(topology, b);
@@ -105,7 +136,7 @@ std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& l
   Groups descending = job.tensor_groups;
   std::stable_sort(descending.begin(), descending.end(), has_more);
   std::vector<Plan> plans;
-  for (const Shape& shape : least_memory_shapes(job, limits)) {
+  for (const Shape& shape : least_memory_shapes(job, limits, counts)) {
     const auto count = shape.stages * shape.replicas;
     const Groups most(descending.begin(), descending.begin() + count);
     const std::set<std::vector<int>> is_used(most.begin(), most.end());

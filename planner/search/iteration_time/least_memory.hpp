@@ -12,18 +12,23 @@ namespace dtfm::search {
 
 struct LeastMemory {
   std::optional<cost::MemoryNeed> shortage;  // of all plans, if sums of bytes prove that none fits
-  /// Jobs without open settings, those with the smallest need relative to the memory first: one for each
-  /// combination of degrees and sharding, with the recomputation that needs least.
+  /// Jobs without open settings, those with the smallest need relative to the memory first: for each
+  /// combination of degrees and sharding, with the recomputation of which the bound needs least, and with the
+  /// strongest one, of which stages of many layers need least; and if the schedule is open, also with
+  /// flushes.
   std::vector<Job> jobs;
 };
 
 /// `decisions.first` must have been called. Evaluates no plan.
 LeastMemory least_memory(const Decisions& decisions, const ShapeLimits& limits);
 
-/// Plans of a job that need little memory, to be fitted to the devices, the deepest first. Numbers of stages:
-/// the largest, powers of two, and those with which only the devices with most memory are used. As few
-/// replicas as possible; if these partition state, also as many. The tensor-parallel groups with most memory
-/// are used, in nearness order and, if they differ, in both orders of memory.
-std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& limits);
+/// Numbers of stages to try: first the largest, powers of two, and those with which only the devices with
+/// most memory are used; then the others.
+enum class StageCounts : unsigned char { few, others };
+
+/// Plans of a job that need little memory, to be fitted to the devices, the deepest first. They have as few
+/// replicas as possible; if these partition state, others have as many. The tensor-parallel groups with most
+/// memory are used, in nearness order and, if they differ, in both orders of memory.
+std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& limits, StageCounts counts);
 
 }  // namespace dtfm::search

@@ -13,4 +13,10 @@ SearchEffort default_effort(int devices) {
           36'000 * few * few * few};
 }
 
+// Chosen by hand: up to 12 devices take about a second, and 256 take three.
+long long max_unfit_evaluations(int devices) {
+  constexpr double least = 6'000, most = 50'000, of_all = 600'000;
+  return static_cast<long long>(std::clamp(of_all / devices, least, most));
+}
+
 }  // namespace dtfm::search

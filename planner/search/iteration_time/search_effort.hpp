@@ -16,4 +16,8 @@ struct SearchEffort {
 /// `devices` is the number of devices of the topology.
 SearchEffort default_effort(int devices);
 
+/// How many evaluations a search does until a plan fits in memory, if nothing else limits it: fewer with many
+/// devices, whose estimates are slow.
+long long max_unfit_evaluations(int devices);
+
 }  // namespace dtfm::search

@@ -23,11 +23,11 @@ PlanScore score_of(const Problem& problem, const IterationSearchOptions& options
           horizon_s};
 }
 
-EvaluationBudget budget_of(const IterationSearchOptions& options) {
+EvaluationBudget budget_of(const IterationSearchOptions& options, int devices) {
   const auto given = options.common.evaluations;
   return {given, options.gives_up && given
                      ? *given
-                     : std::max(min_evaluations, given.value_or(max_unfit_evaluations))};
+                     : std::max(min_evaluations, given.value_or(max_unfit_evaluations(devices)))};
 }
 
 /// The most moves, and children if there is an evolution, of a search without limits if no key is open.
@@ -44,7 +44,7 @@ SearchState::SearchState(const Problem& problem, IterationSearchOptions given)
       max_kept(std::max(max_kept_by_default, at(options.finalists))),
       decisions(problem, PlanScore(options.objective, problem.topology).unpriced()),
       score(score_of(problem, options, decisions)),
-      budget(budget_of(options)),
+      budget(budget_of(options, problem.topology->size())),
       pool(max_kept),
       pareto_front(max_pareto_front_size),
       device_count_(problem.topology->size()) {
