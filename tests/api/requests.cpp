@@ -286,6 +286,21 @@ TEST_CASE("simulate agrees with the simulated times of the planner") {
   CHECK_FALSE(result.samples);
 }
 
+TEST_CASE("simulate and score choose the same warm-ups for a plan that has none") {
+  Problem problem = small_problem();
+  problem.job.execution.schedule = Schedule::eager_one_f_one_b;
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  api::SimulateRequest request{problem, plan};
+  request.iterations = 1;
+  const api::SimulateResult simulated = api::simulate(request);
+  const api::PlanAnswer scored = api::score({problem}, {plan});
+  CHECK(simulated.plan == scored.plan);
+  CHECK(simulated.plan.pipelines.front().stages.front().warm_up.has_value());
+  CHECK(simulated.report.iteration_time_s.mean == scored.seconds);
+  request.plan = scored.plan;
+  CHECK(api::simulate(request).plan == scored.plan);
+}
+
 TEST_CASE("simulate reports its progress, and cancellation returns the iterations so far") {
   const Problem problem = small_problem();
   api::SimulateRequest request{problem, plan_of(problem.job, 2, 2, 4)};

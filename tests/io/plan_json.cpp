@@ -255,7 +255,9 @@ TEST_CASE("the warm-ups of stages are written and read back") {
   second.erase("warm_up");
   check_refused(": either all stages of a pipeline have a `warm_up`, or none");
   job.execution.schedule = plan.execution.schedule = Schedule::one_f_one_b;
-  json other = plan_json(four_devices(), job, plan);
+  json other = json::parse(plan_json(four_devices(), job, plan).dump());
+  CHECK_FALSE(other["pipelines"][0]["stages"][0].contains("warm_up"));
+  other["pipelines"][0]["stages"][0]["warm_up"] = 3;
   CHECK(error_message([&] { parsed_with(other, job); }) ==
         "plan.json: /pipelines/0/stages/0/warm_up: requires schedule `eager-1f1b`");
 }

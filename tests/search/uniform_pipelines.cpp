@@ -4,6 +4,7 @@
 
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
+#include "planner/cost/iteration_time/warm_up.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -56,6 +57,33 @@ TEST_CASE("the search finds the exhaustive optimum over all plans with uniform p
       CHECK(are_uniform(found.plan));
       CHECK(found.iteration_s <= least * 1.0001);
     }
+}
+
+// One device of the first stage and one of the last have less memory than the others.
+TEST_CASE("uniform pipelines have the same warm-ups, which become shorter from stage to stage") {
+  for (const double memory : {1e12, 450.0, 300.0}) {
+    CAPTURE(memory);
+    Problem problem = small_problem({3, 3}, 3, 40, 0);
+    problem.job.parallelism.uniform_pipelines = true;
+    problem.job.execution.schedule = Schedule::eager_one_f_one_b;
+    Topology& topology = problem.topology.edit();
+    topology.gpus.push_back(topology.gpus.front());
+    topology.gpus.back().memory = Bytes(memory);
+    topology.devices[1].gpu = topology.devices[5].gpu = static_cast<int>(topology.gpus.size()) - 1;
+    Plan plan = plan_of(problem.job, 3, 2, 20);
+    std::swap(plan.pipelines[0].stages[0].devices, plan.pipelines[1].stages[0].devices);
+    const IterationModel model(problem);
+    plan = with_warm_ups(model, plan);
+    int before = 1000;
+    for (std::size_t stage = 0; stage < 3; ++stage) {
+      const auto& warm_up = plan.pipelines[0].stages[stage].warm_up;
+      REQUIRE(warm_up.has_value());
+      CHECK(warm_up == plan.pipelines[1].stages[stage].warm_up);
+      CHECK(*warm_up < before);
+      CHECK(*warm_up >= 2 - static_cast<int>(stage));
+      before = *warm_up;
+    }
+  }
 }
 
 TEST_CASE("uniform pipelines cost more if one device is slow") {

@@ -21,7 +21,8 @@ class PlanWriter {
         stages.push_back(
             {{"layers", {stage.layers.first, stage.layers.second}}, {"devices", ids(stage.devices)}});
         if (!stage.virtual_layers.empty()) stages.back()["virtual_layers"] = stage.virtual_layers;
-        if (stage.warm_up) stages.back()["warm_up"] = *stage.warm_up;
+        if (stage.warm_up && traits(plan_.execution.schedule).has_planned_warm_up)
+          stages.back()["warm_up"] = *stage.warm_up;
       }
       json.push_back({{"micro_batches", pipeline.micro_batches}, {"stages", std::move(stages)}});
     }

@@ -102,19 +102,25 @@ Plan with_warm_ups(const IterationModel& model, Plan plan) {
     }
   }
   if (!model.problem.job.parallelism.uniform_pipelines) return plan;
-  for (Pipeline& pipeline : plan.pipelines)
-    for (std::size_t stage = 0; stage < longest.size(); ++stage)
-      pipeline.stages[stage].warm_up = std::min(longest[stage], most[stage]);
+  for (std::size_t stage = 0; stage < longest.size(); ++stage) {
+    longest[stage] = std::min(longest[stage], most[stage]);
+    if (stage > 0) longest[stage] = std::min(longest[stage], longest[stage - 1] - 1);
+    for (Pipeline& pipeline : plan.pipelines) pipeline.stages[stage].warm_up = longest[stage];
+  }
   return plan;
 }
 
 Plan with_warm_ups(Problem problem, Plan plan) {
-  if (!traits(plan.execution.schedule).has_planned_warm_up) return plan;
+  const bool is_complete = std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [](const Pipeline& it) {
+    return it.stages.front().warm_up.has_value();
+  });
+  if (!traits(plan.execution.schedule).has_planned_warm_up || is_complete) return plan;
   problem.job.automatic = {};
   problem.job.parallelism.tensor = plan.tensor;
   problem.job.execution = plan.execution;
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  return with_warm_ups(IterationModel(problem, stage_sizes(plan), network), std::move(plan));
+  const IterationModel model(problem, stage_sizes(plan), network);
+  return with_warm_ups(model, std::move(plan));
 }
 
 }  // namespace dtfm::cost
