@@ -20,7 +20,7 @@ void add_missing_links(const std::vector<int>& classes, RuleLinks& rules) {
     }
 }
 
-/// A device of another host, if there is any: of the same site, if there is any.
+/// Returns a device of another host, preferably at the same site; no_index if there is none.
 int neighbour_of(const Topology& topology, int device) {
   const Device& own = topology.devices[at(device)];
   int found = no_index;

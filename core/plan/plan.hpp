@@ -18,7 +18,8 @@ struct Stage {
   std::vector<int> devices;    // indices into Topology::devices, by tensor-parallel rank
   /// Number of layers of each chunk under schedule interleaved; empty: split evenly.
   std::vector<int> virtual_layers = {};
-  /// Forwards before the first backward under schedule eager-1f1b; empty: the default of the schedule.
+  /// Number of forward passes before the first backward pass under eager-1f1b. Empty: chosen by the planner
+  /// (choose_warm_ups); twice that of 1F1B for a simulator without one.
   std::optional<int> warm_up = {};
 
   friend bool operator==(const Stage&, const Stage&) = default;

@@ -127,7 +127,7 @@ class PlanReader {
     return stage;
   }
 
-  /// Otherwise stages would wait for each other.
+  /// A stage with a longer warm-up than the previous stage would deadlock.
   static void check_warm_up(const JsonCursor& cursor, const Stage& before, const Stage& stage) {
     if (before.warm_up.has_value() != stage.warm_up.has_value())
       cursor.fail("either all stages of a pipeline have a `warm_up`, or none");

@@ -57,7 +57,7 @@ struct PairKey {
   }
 };
 
-/// By what machines are ordered before their names. Smaller is earlier.
+/// Sort key of machines; their names break ties.
 struct DeviceKey {
   std::vector<double> own;     // GPU and rates
   PairKey inside;              // to its host

@@ -15,7 +15,7 @@ namespace dtfm::api {
 /// only in names, only the first is returned, so that the result does not depend on how devices are numbered.
 std::vector<std::vector<int>> device_sets(const Problem& problem);
 
-/// So many devices of one GPU at one site.
+/// Number of devices with one GPU model at one site.
 struct DeviceCount {
   std::string site, gpu;  // `gpu` is empty if it is not given
   int count = 0;

@@ -16,7 +16,7 @@ double alternating_steady_s(const PipelineWork& work, const std::vector<int>& wa
 /// The warm-ups of 1F1B: as many forwards as stages follow.
 std::vector<int> shortest_warm_ups(int stages);
 
-/// The shortest warm-ups with which the steady state is as short as within `work.max_warm_ups` (those of
+/// The shortest warm-ups with which the steady state is as short as `work.max_warm_ups` allow (or those of
 /// shortest_warm_ups, where these are longer). Messages are then hidden as far as possible.
 std::vector<int> choose_warm_ups(const PipelineWork& work);
 

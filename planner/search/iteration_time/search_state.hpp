@@ -32,7 +32,8 @@ class SearchState {
   bool is_late(double share) const { return time_share(options.common) >= share; }
   /// Whether the search must stop because of its time limit or an interrupt.
   bool must_stop() const;
-  /// The same, or because its evaluations are used up, or it has what it was to find.
+  /// Whether the search must stop, has used up its evaluations, or only had to find a plan that fits and has
+  /// one.
   bool is_over() const {
     return must_stop() || budget.is_spent() || (options.only_fits && pool.has_fitting());
   }
