@@ -84,7 +84,7 @@ std::vector<FinalistResult> simulate_by_halving(const std::vector<search::PlanCa
                                                 const PlanRequest& request, const Work& work) {
   const bool is_random = std::any_of(request.scenarios.begin(), request.scenarios.end(),
                                      [](const NamedScenario& it) { return sim::is_random(it.scenario); });
-  if (!is_random || candidates.size() <= candidates_with_all_runs)
+  if (!is_random || candidates.size() <= candidates_with_all_runs || request.options.keeps_pareto_front)
     return simulate_finalists(candidates, request.scenarios, request.robust, work);
   std::vector<FinalistResult> results =
       simulate_finalists(candidates, request.scenarios, request.robust, work, /*runs=*/1);
@@ -100,7 +100,8 @@ std::vector<FinalistResult> simulate_by_halving(const std::vector<search::PlanCa
   const std::vector<FinalistResult> all_runs =
       simulate_finalists(best, request.scenarios, request.robust, work);
   for (FinalistResult& it : results) it.is_preliminary = true;
-  for (std::size_t i = 0; i < chosen.size(); ++i) results[chosen[i]] = all_runs[i];
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (!all_runs[i].was_stopped) results[chosen[i]] = all_runs[i];
   return results;
 }
 

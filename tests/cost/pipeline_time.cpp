@@ -208,6 +208,19 @@ TEST_CASE("1f1b: two micro-batches share a cycle through two stages") {
   CHECK(seconds_of(one_f_one_b, even_work(2, 1000, 0, 1)) == Approx(19 + 996 * 4));
 }
 
+// The cycle of all ten stages takes 30 s, which ten micro-batches would share.
+TEST_CASE("1f1b: the steady state does not depend on the number of micro-batches") {
+  for (const int micro_batches : {2, 4, 9, 100})
+    CHECK(pipeline_time(one_f_one_b, even_work(10, micro_batches)).steady_s == Approx(3));
+}
+
+TEST_CASE("eager-1f1b: warm-ups that are too long to evaluate are rejected") {
+  PipelineWork work = even_work(2, 1'000'000'000);
+  work.warm_ups = {1'000'000'000, 0};
+  CHECK(error_message([&] { pipeline_time(eager_one_f_one_b, work); }) ==
+        "1000000000 micro-batches in 2 stages are too many to estimate; shorten `warm_up`");
+}
+
 // m v (f + b) and a bubble of (p − 1)(f + b), where f and b are those of a chunk (arXiv 2104.04473, 2.2).
 TEST_CASE("interleaved: the bubble is that of a chunk") {
   for (const int devices : {1, 2, 4})

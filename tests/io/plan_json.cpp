@@ -253,7 +253,7 @@ TEST_CASE("the warm-ups of stages are written and read back") {
   second["warm_up"] = -1;
   check_refused("/warm_up: expected a whole number from 0 to 1000000000; found the number -1");
   second.erase("warm_up");
-  check_refused(": either all stages of a pipeline have a `warm_up`, or none");
+  check_refused(": either all stages of a plan have a `warm_up`, or none");
   job.execution.schedule = plan.execution.schedule = Schedule::one_f_one_b;
   json other = json::parse(plan_json(four_devices(), job, plan).dump());
   CHECK_FALSE(other["pipelines"][0]["stages"][0].contains("warm_up"));

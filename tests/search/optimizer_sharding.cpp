@@ -151,6 +151,17 @@ TEST_CASE("a search with partitioned gradients plans only single devices") {
   }
 }
 
+TEST_CASE("partitioned gradients leave other settings open") {
+  Problem problem = sharded_search_problem(16e9);
+  problem.job.execution.optimizer_sharding = OptimizerSharding::zero2;
+  problem.job.training.global_batch = 64;
+  problem.job.execution.micro_batch = 8;
+  const double fixed_s = search_iteration(problem, few_evaluations()).finalists.front().iteration_s;
+  problem.job.execution.micro_batch = 1;
+  problem.job.automatic = {Setting::micro_batch, Setting::schedule};
+  CHECK(search_iteration(problem, few_evaluations()).finalists.front().iteration_s <= fixed_s);
+}
+
 TEST_CASE("an automatic sharding is no worse than any given one") {
   Problem problem = sharded_search_problem(2e9);
   Problem open = problem;

@@ -120,7 +120,11 @@ class PlanReader {
     Stage stage{layers(cursor.required("layers"), covered), {}};
     for (std::size_t i = 0; i < count; ++i) stage.devices.push_back(device(list.at(i)));
     if (const auto own = cursor.optional("virtual_layers")) read_virtual_layers(*own, stage);
-    if (const auto own = cursor.optional("warm_up")) {
+    const auto own = cursor.optional("warm_up");
+    if (has_warm_ups_.value_or(own.has_value()) != own.has_value())
+      cursor.fail("either all stages of a plan have a `warm_up`, or none");
+    has_warm_ups_ = own.has_value();
+    if (own) {
       if (!traits(execution_.schedule).has_planned_warm_up) own->fail("requires schedule `eager-1f1b`");
       stage.warm_up = own->as_int(0, max_value);
     }
@@ -129,8 +133,6 @@ class PlanReader {
 
   /// A stage with a longer warm-up than the previous stage would deadlock.
   static void check_warm_up(const JsonCursor& cursor, const Stage& before, const Stage& stage) {
-    if (before.warm_up.has_value() != stage.warm_up.has_value())
-      cursor.fail("either all stages of a pipeline have a `warm_up`, or none");
     if (stage.warm_up && *stage.warm_up >= *before.warm_up)
       cursor.fail(fmt::format("`warm_up` is {}, but must be less than the {} of the stage before",
                               *stage.warm_up, *before.warm_up));
@@ -275,6 +277,7 @@ class PlanReader {
   const ExecutionConfig& execution_;
   std::unordered_map<std::string, int> index_of_;
   std::unordered_map<int, std::string> first_use_;
+  std::optional<bool> has_warm_ups_;  // of the stages so far
 };
 
 /// Throws Error if `parallelism`, which repeats values that are elsewhere in the file, at `place`, disagrees

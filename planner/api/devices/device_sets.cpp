@@ -128,11 +128,13 @@ class DeviceSets {
  private:
   void add(std::vector<int> devices) {
     std::sort(devices.begin(), devices.end(), [&](int a, int b) { return rank_[at(a)] < rank_[at(b)]; });
-    if (!known_.insert(devices).second) return;
+    if (sets_.size() >= max_sets || !known_.insert(devices).second) return;
     if (std::none_of(sets_.begin(), sets_.end(),
                      [&](const auto& other) { return are_interchangeable(topology_, devices, other); }))
       sets_.push_back(std::move(devices));
   }
+
+  static constexpr std::size_t max_sets = 64;  // chosen by hand; devices may all have different speeds
 
   const Topology& topology_;
   std::vector<int> order_, rank_;  // `rank_`: by device, the position in `order_`

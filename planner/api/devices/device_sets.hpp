@@ -11,8 +11,9 @@ namespace dtfm::api {
 
 /// All devices; those of each site; those of each kind, everywhere and per site; and the fastest 1, 2, 4, …
 /// and those of the fastest kinds together. A kind is a GPU with its speed; the fastest computes the layers
-/// of the job in the least time. Devices are in canonical order (canonical_topology.hpp). Of sets that differ
-/// only in names, only the first is returned, so that the result does not depend on how devices are numbered.
+/// of the job in the least time. There are at most 64 sets. Devices are in canonical order
+/// (canonical_topology.hpp). Of sets that differ only in names, only the first is returned, so that the
+/// result does not depend on how devices are numbered.
 std::vector<std::vector<int>> device_sets(const Problem& problem);
 
 /// Number of devices with one GPU model at one site.

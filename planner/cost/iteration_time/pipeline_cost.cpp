@@ -327,7 +327,7 @@ void add_warm_ups(const IterationModel& model, const Pipeline& pipeline, int rep
       if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0 && needs.per_micro_batch > 0)
         most = std::min(most, (topology.gpus[at(gpu)].memory.value() - needs.state - needs.working) /
                                   needs.per_micro_batch);
-    work.max_warm_ups.push_back(std::max(0, static_cast<int>(most) - 1));
+    work.max_warm_ups.push_back(static_cast<int>(std::max(0.0, most - 1)));
   }
   if (work.warm_ups.size() < pipeline.stages.size()) work.warm_ups.clear();
 }

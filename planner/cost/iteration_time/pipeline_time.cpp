@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "planner/cost/iteration_time/pipeline_unroll.hpp"
 #include "planner/cost/iteration_time/warm_up.hpp"
@@ -99,11 +102,22 @@ PipelineTime alternating_paths(const PipelineWork& work, const std::vector<int>&
   return time;
 }
 
-PipelineTime alternating_time(const PipelineWork& work, std::vector<int> warm_ups) {
-  for (int& it : warm_ups) it = std::min(it, work.micro_batches);
-  const int steady_after = 3 * (warm_ups.front() + 1) + 4;  // micro-batches until the steady state
-  const int micro_batches = std::min(work.micro_batches, steady_after);
-  PipelineTime time = alternating_paths(work, warm_ups, micro_batches);
+/// Plan files may have long warm-ups. Throws Error if too many micro-batches would have to be evaluated.
+void check_evaluated(const PipelineWork& work, int micro_batches) {
+  constexpr double most = 2e7;  // computations, as many as the simulator accepts
+  if (static_cast<double>(stages_of(work)) * micro_batches > most)
+    throw Error("", fmt::format("{} micro-batches in {} stages are too many to estimate; shorten `warm_up`",
+                                micro_batches, stages_of(work)));
+}
+
+PipelineTime alternating_time(const PipelineWork& work, const std::vector<int>& warm_ups) {
+  std::vector<int> within = warm_ups;
+  for (int& it : within) it = std::min(it, work.micro_batches);
+  // Micro-batches until the steady state.
+  const long long steady_after = 3 * (within.front() + 1LL) + 4;
+  const auto micro_batches = static_cast<int>(std::min<long long>(work.micro_batches, steady_after));
+  check_evaluated(work, micro_batches);
+  PipelineTime time = alternating_paths(work, within, micro_batches);
   time.steady_s = alternating_steady_s(work, warm_ups);
   time.delay((work.micro_batches - micro_batches) * time.steady_s);
   return time;
@@ -119,18 +133,19 @@ bool shares_links(const PipelineWork& work) {
 /// whose period is assumed to divide `warm_up`. The cool-down is as long as the warm-up.
 PipelineTime unrolled_time(Schedule schedule, const PipelineWork& work) {
   const int ahead = work.warm_ups.empty() ? 0 : std::min(work.warm_ups.front(), work.micro_batches) + 1;
-  const int warm_up = 2 * std::max(stages_of(work) / work.chunks, ahead);
+  const long long warm_up = 2LL * std::max(stages_of(work) / work.chunks, ahead);
   PipelineWork first = work;
-  first.micro_batches = std::min(work.micro_batches, 3 * warm_up);
+  first.micro_batches = static_cast<int>(std::min<long long>(work.micro_batches, 3 * warm_up));
+  check_evaluated(work, first.micro_batches);
   UnrolledPipeline unrolled = unroll_pipeline(schedule, first);
   PipelineTime& time = unrolled.time;
   if (first.micro_batches < 3 * warm_up) {
     time.steady_s = time.end_s / work.micro_batches;
     return time;
   }
-  const double grown =
-      unrolled.micro_batch_done_s[at(2 * warm_up - 1)] - unrolled.micro_batch_done_s[at(warm_up - 1)];
-  time.steady_s = std::max(grown / warm_up, busiest_s(work));
+  const double grown = unrolled.micro_batch_done_s[static_cast<std::size_t>(2 * warm_up - 1)] -
+                       unrolled.micro_batch_done_s[static_cast<std::size_t>(warm_up - 1)];
+  time.steady_s = std::max(grown / static_cast<double>(warm_up), busiest_s(work));
   time.delay((work.micro_batches - first.micro_batches) * time.steady_s);
   return time;
 }

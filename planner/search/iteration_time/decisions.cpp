@@ -254,7 +254,8 @@ void Decisions::exclude(const std::vector<int>& devices) {
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
   if (job.automatic[Setting::schedule]) job.execution.schedule = first_schedule(job);
-  if (job.execution.schedule == Schedule::one_f_one_b && covers_one_f_one_b(job))
+  if (job.execution.schedule == Schedule::one_f_one_b && covers_one_f_one_b(job) &&
+      !requires_single_devices(job))
     job.execution.schedule = Schedule::eager_one_f_one_b;
   if (job.automatic[Setting::recompute])
     for (const RecomputationTraits& it : recomputation_table())  // the last one needs the least memory
@@ -510,7 +511,9 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     for (const SettingValue& value : choices(job, setting.kind)) {
       Job other = job;
       setting.set(other, value);
-      if (other.execution.schedule == Schedule::one_f_one_b && covers_one_f_one_b(problem_.job)) continue;
+      if (setting.kind == Setting::schedule && other.execution.schedule == Schedule::one_f_one_b &&
+          covers_one_f_one_b(problem_.job) && !requires_single_devices(job))
+        continue;
       if (setting.kind == Setting::schedule)
         for (const std::optional<int> chunks : chunk_counts(traits(other.execution.schedule)))
           add([&](Job& it) {

@@ -160,7 +160,11 @@ class IterationSearch {
     for (PlanCandidate& it : result_.finalists)
       it = with_warm_ups(std::move(it), state_.decisions.undecided_job(), state_.score);
     result_.discarded = state_.discarded;
-    if (result_.unchanged) insert_finalist(*result_.unchanged);
+    if (result_.unchanged) {
+      result_.unchanged =
+          with_warm_ups(*std::move(result_.unchanged), state_.decisions.undecided_job(), state_.score);
+      insert_finalist(*result_.unchanged);
+    }
     std::stable_sort(result_.finalists.begin(), result_.finalists.end(), is_better);
     if (result_.finalists.front().deficit_bytes > 0)
       result_.finalists.resize(1);

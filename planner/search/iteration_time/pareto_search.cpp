@@ -170,6 +170,7 @@ class FrontSearch {
     Work work = options_.common;
     work.stop = [this] { return must_stop(); };
     take_in_order(count, work, jobs, budget.is_limited(), task, [&](const EvaluatedPlans& found) {
+      if (!found.discarded.empty()) found_.result.discarded.push_back(found.discarded);
       if (!budget.take(found.evaluations)) return false;
       offer(found.plans, found.evaluations);
       return true;

@@ -9,6 +9,7 @@
 #include "core/base/infinity.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/target.hpp"
+#include "planner/cost/iteration_time/warm_up.hpp"
 #include "planner/search/iteration_time/editable_plan.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/plan_moves.hpp"
@@ -142,11 +143,17 @@ double steps_of_move(const PlanCandidate& candidate) {
   const int batches = candidate.plan.pipelines.front().micro_batches;
   double of_pipeline = stages;
   const bool is_ahead = model.messaging == Messaging::ahead;
+  int ahead = stages;  // forwards before the first backward, and one more
+  if (schedule.has_planned_warm_up) {
+    cost::IterationEstimator estimator(model);
+    estimator.estimate(candidate.plan);
+    ahead = cost::choose_warm_ups(estimator.work(0)).front() + 1;
+  }
   if (((schedule.alternates && !schedule.is_blocking) || schedule.has_planned_warm_up) && is_ahead && !shared)
-    of_pipeline = 2.0 * stages * std::min(batches, 3 * stages + 4);
+    of_pipeline = 2.0 * stages * std::min(batches, 3 * ahead + 4);
   else if (!schedule.forwards_first || !is_ahead)
     of_pipeline =
-        8.0 * (schedule.splits_backward ? 3 : 2) * stages * model.chunks * std::min(batches, 6 * stages);
+        8.0 * (schedule.splits_backward ? 3 : 2) * stages * model.chunks * std::min(batches, 6 * ahead);
   const auto classes =
       static_cast<double>(std::min({at(replicas), model.network.kinds(), cost::max_sync_classes}));
   return 1500 + 4.0 * stages * replicas + (shared ? std::max(2.0, replicas / 2.0) : 2) * of_pipeline +

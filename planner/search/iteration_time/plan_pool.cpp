@@ -55,11 +55,21 @@ bool are_similar(const PlanCandidate& a, const PlanCandidate& b) {
          tensor_degrees(a.plan) == tensor_degrees(b.plan) && device_kinds(a) == device_kinds(b);
 }
 
+bool have_same_layers(const Plan& a, const Plan& b) {
+  return std::equal(a.pipelines.begin(), a.pipelines.end(), b.pipelines.begin(), b.pipelines.end(),
+                    [](const Pipeline& one, const Pipeline& other) {
+                      return one.micro_batches == other.micro_batches &&
+                             std::equal(one.stages.begin(), one.stages.end(), other.stages.begin(),
+                                        other.stages.end(),
+                                        [](const Stage& x, const Stage& y) { return x.layers == y.layers; });
+                    });
+}
+
 /// Whether the plans differ only in interchangeable devices, or in settings without effect.
 bool are_equivalent(const PlanCandidate& a, const PlanCandidate& b) {
   constexpr double rounding = 1e-9;
-  return are_similar(a, b) && std::abs(a.score - b.score) <= rounding * b.score &&
-         have_same_effective_execution(a, b);
+  return std::abs(a.score - b.score) <= rounding * b.score && have_same_effective_execution(a, b) &&
+         have_same_layers(a.plan, b.plan) && are_similar(a, b);
 }
 
 /// The first plan of every class of `is_same` comes before all others; at most `limit` plans.
