@@ -53,7 +53,7 @@ struct FinalistResult {
   std::vector<SimulatedTimes> simulated;  // by scenario
   double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
   bool was_stopped = false;      // before all of its runs ended; then `seconds` is infinite
-  bool is_preliminary = false;   // from fewer runs under random scenarios, because others were faster
+  bool is_preliminary = false;   // of a single run of random scenarios, because others were faster
   Sensitivity sensitivity = {};  // only of the best and near-equal plans
   /// Empty if no scenario leaves the period open; infinite if no device of the plan leaves under those that
   /// do.

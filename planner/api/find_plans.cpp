@@ -99,9 +99,10 @@ std::vector<FinalistResult> simulate_by_halving(const std::vector<search::PlanCa
   for (const std::size_t i : chosen) best.push_back(candidates[i]);
   const std::vector<FinalistResult> all_runs =
       simulate_finalists(best, request.scenarios, request.robust, work);
+  if (std::any_of(all_runs.begin(), all_runs.end(), [](const FinalistResult& it) { return it.was_stopped; }))
+    return results;
   for (FinalistResult& it : results) it.is_preliminary = true;
-  for (std::size_t i = 0; i < chosen.size(); ++i)
-    if (!all_runs[i].was_stopped) results[chosen[i]] = all_runs[i];
+  for (std::size_t i = 0; i < chosen.size(); ++i) results[chosen[i]] = all_runs[i];
   return results;
 }
 
@@ -212,7 +213,7 @@ FoundPlans search_and_simulate(const PlanRequest& given) {
   for (const std::size_t i :
        choose_periods_and_rank(request, result.front ? finalists : candidates, reference, finalist_results)) {
     const FinalistResult& it = finalist_results[i];
-    if (it.was_stopped || result.plans.size() == finalists.size()) continue;
+    if (it.was_stopped || it.is_preliminary || result.plans.size() == finalists.size()) continue;
     result.plans.push_back(result.front ? finalists[i] : candidates[i]);
     result.finalist_results.push_back(it);
   }

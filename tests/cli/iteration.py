@@ -102,7 +102,7 @@ def test_plan_file():
     check(first["iteration_time_s"] == seconds, "estimate of the first finalist", first)
     check(close(first["simulated"]["nominal"]["mean_s"], report["iteration_time_s"]["mean"]), "the judge and dtfm-sim")
     means = [it["simulated"]["nominal"]["mean_s"] for it in finalists]
-    check(len(means) == 8 and means == sorted(means), "finalists are not in order", means)
+    check(3 < len(means) <= 16 and means == sorted(means), "finalists are not in order", means)
     for words in ("two-sites: 8 devices in 2 sites, job small", "estimated", "simulated", "model TFLOP/s",
                   "finalist  stages × replicas"):
         check(words in text, "the summary lacks", words, "in", text)
@@ -312,12 +312,12 @@ def test_automatic_decisions():
 def test_scenarios():
     """With two scenarios in addition to the nominal network, recomputing the criterion from the
     finalists' times gives the choice of --robust."""
-    write("slow.yaml", "version: 1\nname: slow oregon\nevents: [{at: 0 s, site: oregon, speed: 0.75}]\n")
+    write("slow.yaml", "version: 1\nname: slow oregon\nevents: [{at: 0 s, site: oregon, speed: 0.9}]\n")
     write("noise.yaml", "version: 1\nname: noise\ncompute_jitter: {kind: lognormal, cv: 0.5}\n")
     criteria = {"mean": lambda runs: sum(it["mean_s"] for it in runs) / len(runs),
                 "p95": lambda runs: max(it["p95_s"] for it in runs),
                 "worst": lambda runs: max(it["max_s"] for it in runs)}
-    shapes = {}
+    chosen = {}
     for robust, of in criteria.items():
         plan, text = planned("--evaluations", 1000, "--scenario", "slow.yaml", "--scenario", "noise.yaml", "--robust", robust)
         values = []
@@ -326,8 +326,8 @@ def test_scenarios():
             values.append(of(it["simulated"].values()))
         check(len(values) > 2 and values == sorted(values), "by", robust, "finalists are not in order", values)
         check("mean under slow oregon" in text and "mean under noise" in text, "the summary lacks a scenario", text)
-        shapes[robust] = (plan["parallelism"]["pipeline"], plan["parallelism"]["data"])
-    check(len(set(shapes.values())) > 1, "--robust changes nothing:", shapes)
+        chosen[robust] = json.dumps([plan["execution"], plan["pipelines"]])
+    check(len(set(chosen.values())) > 1, "--robust changes nothing:", chosen)
     refused("slow.yaml: two scenarios have the name slow oregon", "sites.yaml", "--job", "free.yaml", "--scenario",
             "slow.yaml", "--scenario", "slow.yaml")
     write("gone.yaml", "version: 1\nname: gone\nevents: [{at: 0 s, site: oregon, leave: true}, {at: 0 s, site: ohio, leave: true}]"
