@@ -112,7 +112,7 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     const [{ runs: [, { scenario }] }] = json("odd-table.json").schemes;
     assert.ok(scenario.startsWith("<svg onload") && (await textOf(page, "#speed caption >> nth=1")) === `scenario ${scenario}`);
     const reason = page.locator("#speed tbody tr", { hasText: "data-parallel" }).first().locator("td").last();
-    assert.match(await reason.textContent(), /^no layout: <script>window\.hacked=1\/0:0 needs /);
+    assert.match(await reason.textContent(), /^no layout: does not fit: <script>window\.hacked=1\/0:0 needs /);
     assert.ok(await reason.evaluate((node) => node.scrollWidth <= node.clientWidth + 1), "the reason is cut");
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 360);
     assert.equal(await page.locator("#speed .share").first().isVisible(), true);
