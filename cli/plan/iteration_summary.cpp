@@ -164,7 +164,7 @@ class IterationWriter {
     return truncated_table(rows, s_.finalists.size(), "finalists") + estimate_note();
   }
 
-  /// How far apart the estimates of the chosen plan and of the best estimated one are.
+  /// By how much the estimate of the chosen plan exceeds the best estimate.
   std::string estimate_note() const {
     const auto least = std::min_element(
         s_.finalists.begin(), s_.finalists.end(),
