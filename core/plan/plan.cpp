@@ -93,16 +93,22 @@ std::vector<std::vector<int>> stage_groups(const Plan& plan) {
   return groups;
 }
 
-std::vector<std::optional<int>> warm_ups(const Pipeline& pipeline, Schedule schedule) {
-  std::vector<std::optional<int>> result;
-  if (traits(schedule).has_planned_warm_up)
-    for (const Stage& stage : pipeline.stages) result.push_back(stage.warm_up);
+std::vector<PlannedOrder> planned_orders(const Pipeline& pipeline, Schedule schedule) {
+  const ScheduleTraits& row = traits(schedule);
+  std::vector<PlannedOrder> result;
+  for (const Stage& stage : pipeline.stages) {
+    if (row.has_planned_warm_up) result.push_back({.warm_up = stage.warm_up});
+    if (row.has_planned_passes) result.push_back({.passes = stage.passes});
+  }
   return result;
 }
 
-Plan without_warm_ups(Plan plan) {
+Plan without_planned_orders(Plan plan) {
   for (Pipeline& pipeline : plan.pipelines)
-    for (Stage& stage : pipeline.stages) stage.warm_up.reset();
+    for (Stage& stage : pipeline.stages) {
+      stage.warm_up.reset();
+      stage.passes.clear();
+    }
   return plan;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/plan/execution_config.hpp"
+#include "core/schedule/schedule.hpp"
 
 namespace dtfm {
 
@@ -21,6 +22,10 @@ struct Stage {
   /// Number of forward passes before the first backward pass under eager-1f1b. Empty: chosen by the planner
   /// (choose_warm_ups); twice that of 1F1B for a simulator without one.
   std::optional<int> warm_up = {};
+  /// The order of forwards, input gradients and weight gradients under schedule zb-greedy
+  /// (`zero_bubble_greedy_order`). Empty: chosen by the planner
+  /// (search_passes).
+  PassOrder passes = {};
 
   friend bool operator==(const Stage&, const Stage&) = default;
 };
@@ -50,10 +55,10 @@ inline bool are_equally_deep(const Plan& plan) {
 }
 /// [stage]: its devices in all pipelines that have so many stages; they synchronize gradients.
 std::vector<std::vector<int>> stage_groups(const Plan& plan);
-/// [stage]: Stage::warm_up; empty under schedules that do not leave it to plans.
-std::vector<std::optional<int>> warm_ups(const Pipeline& pipeline, Schedule schedule);
-/// Without Stage::warm_up, which planners then choose.
-Plan without_warm_ups(Plan plan);
+/// [stage]: what the schedule leaves to plans; empty if that is nothing.
+std::vector<PlannedOrder> planned_orders(const Pipeline& pipeline, Schedule schedule);
+/// Without Stage::warm_up and Stage::passes, which planners then choose.
+Plan without_planned_orders(Plan plan);
 /// The devices pipeline by pipeline, and stage by stage in each pipeline.
 std::vector<int> pipeline_major(const Plan& plan);
 /// The devices stage by stage, and pipeline by pipeline in each stage.

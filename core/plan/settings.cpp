@@ -476,8 +476,9 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .meaning = "pipeline schedule. With 1f1b-blocking and interleaved-blocking a stage waits while it "
                     "sends, as in DeepSpeed; interleaved and interleaved-blocking require `chunks`; zb-h1 "
                     "(zero bubble) delays the weight gradients; eager-1f1b has a longer warm-up that hides "
-                    "slow messages (`warm_up` in plans). `auto` tries gpipe, 1f1b, interleaved, zb-h1 and "
-                    "eager-1f1b",
+                    "slow messages (`warm_up` in plans); zb-greedy orders forwards, input gradients and "
+                    "weight gradients of each stage for the times of the plan (`passes` in plans). `auto` "
+                    "tries gpipe, 1f1b, interleaved, eager-1f1b and zb-greedy",
          .may_be_auto = true,
          .may_be_list = true,
          .is_always_written = true,

@@ -17,10 +17,10 @@ namespace {
 // docs/targets.md says which of these facts were read in sources, and which are assumed.
 
 // python/dtfm_runtime: pipeline.py, sync.py.
-constexpr std::array pytorch_schedules = {Schedule::one_f_one_b,         Schedule::gpipe,
-                                          Schedule::eager_one_f_one_b,   Schedule::interleaved,
-                                          Schedule::zero_bubble_h1,      Schedule::one_f_one_b_blocking,
-                                          Schedule::interleaved_blocking};
+constexpr std::array pytorch_schedules = {Schedule::one_f_one_b,          Schedule::gpipe,
+                                          Schedule::eager_one_f_one_b,    Schedule::interleaved,
+                                          Schedule::zero_bubble_h1,       Schedule::one_f_one_b_blocking,
+                                          Schedule::interleaved_blocking, Schedule::zero_bubble_greedy};
 constexpr std::array pytorch_syncs = [] {  // all, a ring first
   std::array all = {
 #define DTFM_COLLECTIVE(name, ...) GradientSync::name,
@@ -39,7 +39,8 @@ constexpr std::array torchtitan_schedules = {Schedule::one_f_one_b_blocking, Sch
                                              Schedule::interleaved};
 constexpr std::array pipelining_schedules = {Schedule::one_f_one_b,       Schedule::gpipe,
                                              Schedule::interleaved,       Schedule::zero_bubble_h1,
-                                             Schedule::eager_one_f_one_b, Schedule::one_f_one_b_blocking};
+                                             Schedule::eager_one_f_one_b, Schedule::one_f_one_b_blocking,
+                                             Schedule::zero_bubble_greedy};
 constexpr std::array blocking_1f1b = {Schedule::one_f_one_b_blocking};
 constexpr std::array only_gpipe = {Schedule::gpipe};
 

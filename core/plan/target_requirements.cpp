@@ -124,10 +124,11 @@ class Requirements {
             fmt::format("pipelines 0 and {} have {} and {} micro-batches; {} derives one count from the "
                         "global batch; {}",
                         p, first_.micro_batches, pipeline.micro_batches, target_.name, heterogeneous_fix()));
-      if (warm_ups(pipeline, plan_.execution.schedule) != warm_ups(first_, plan_.execution.schedule))
-        reject(
-            fmt::format("pipelines 0 and {} have different warm-ups; {} has one order for all replicas; {}",
-                        p, target_.name, heterogeneous_fix()));
+      if (planned_orders(pipeline, plan_.execution.schedule) !=
+          planned_orders(first_, plan_.execution.schedule))
+        reject(fmt::format(
+            "pipelines 0 and {} compute in different orders; {} has one order for all replicas; {}", p,
+            target_.name, heterogeneous_fix()));
     });
     const int degree = tensor_of(first_.stages.front());
     for_each_stage([&](std::size_t s, const Stage& stage) {

@@ -6,7 +6,7 @@ namespace dtfm {
 namespace {
 
 int warm_up_of(const PipelinePosition& position) {
-  return position.warm_up.value_or(2 * (position.devices - position.device - 1));
+  return position.planned.warm_up.value_or(2 * (position.devices - position.device - 1));
 }
 
 }  // namespace

@@ -319,7 +319,8 @@ std::string_view name_of(Messaging messaging) {
 bool can_run(Messaging messaging, Schedule schedule) {
   const ScheduleTraits& order = traits(schedule);
   const MessagingTraits& row = traits(messaging);
-  if (row.deadlocks_with_long_warm_up && order.has_planned_warm_up) return false;
+  if (row.deadlocks_with_long_warm_up && (order.has_planned_warm_up || order.has_planned_passes))
+    return false;
   return !row.deadlocks_unless_simple || (!order.has_chunks && !order.splits_backward);
 }
 

@@ -37,11 +37,11 @@ struct Action {
 /// Sizes of a pipeline: device d of p has the stages d, d + p, … (chunks of them).
 struct PipelineShape {
   int devices = 1, chunks = 1, micro_batches = 1;
-  std::vector<std::optional<int>> warm_ups = {};  // by device, as PipelinePosition::warm_up; or empty
+  std::vector<PlannedOrder> planned = {};  // by device, or empty
 
   PipelinePosition position(int device) const {
     return {devices, device, chunks, micro_batches,
-            warm_ups.empty() ? std::nullopt : warm_ups[static_cast<std::size_t>(device)]};
+            planned.empty() ? PlannedOrder{} : planned[static_cast<std::size_t>(device)]};
   }
 };
 

@@ -57,7 +57,6 @@ constexpr auto schedules = std::to_array<ScheduleTraits>({
      .order = zero_bubble_h1_order,
      .in_flight = zero_bubble_h1_in_flight,
      .in_jobs = true,
-     .is_candidate = true,
      .splits_backward = true},
     {.kind = Schedule::eager_one_f_one_b,
      .name = "eager-1f1b",
@@ -66,6 +65,14 @@ constexpr auto schedules = std::to_array<ScheduleTraits>({
      .in_jobs = true,
      .is_candidate = true,
      .has_planned_warm_up = true},
+    {.kind = Schedule::zero_bubble_greedy,
+     .name = "zb-greedy",
+     .order = zero_bubble_greedy_order,
+     .in_flight = zero_bubble_greedy_in_flight,
+     .in_jobs = true,
+     .is_candidate = true,
+     .splits_backward = true,
+     .has_planned_passes = true},
     // Micro-batches take paths of their own (path_schedule.hpp), which give the order.
     {.kind = Schedule::paths, .name = "paths"},
 });

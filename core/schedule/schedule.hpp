@@ -17,6 +17,7 @@ enum class Schedule : unsigned char {
   interleaved_blocking,
   zero_bubble_h1,
   eager_one_f_one_b,
+  zero_bubble_greedy,
   paths
 };
 
@@ -32,14 +33,25 @@ struct Operation {
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
+/// The kinds of the operations of a device, in the order in which it computes them. Those of one kind follow
+/// the order of the micro-batches.
+using PassOrder = std::vector<Operation::Kind>;
+
+/// What a plan says about the order of a device, if its schedule leaves that to plans.
+struct PlannedOrder {
+  std::optional<int> warm_up = {};  // forwards before the first backward (Stage::warm_up)
+  PassOrder passes = {};            // empty: not given (Stage::passes)
+
+  friend bool operator==(const PlannedOrder&, const PlannedOrder&) = default;
+};
+
 /// The position of a device in its pipeline. With chunks, device d of p has the stages d, d + p, …, d +
 /// (chunks − 1) · p.
 struct PipelinePosition {
   int devices = 1, device = 0;
   int chunks = 1;
   int micro_batches = 1;
-  /// Forwards before the first backward, if the schedule leaves them to the plan (Stage::warm_up).
-  std::optional<int> warm_up = {};
+  PlannedOrder planned = {};
 };
 
 struct ScheduleTraits {
@@ -64,6 +76,8 @@ struct ScheduleTraits {
   bool alternates = false;
   /// Plans have the numbers of forwards before the first backward (Stage::warm_up).
   bool has_planned_warm_up = false;
+  /// Plans have the order of the operations of each stage (Stage::passes).
+  bool has_planned_passes = false;
   /// The trainer has four buffers per micro-batch: for input and output, and for the gradients of both.
   bool keeps_boundary_buffers = false;
 };
@@ -92,6 +106,18 @@ int interleaved_in_flight(const PipelinePosition& position);
 /// gradients.
 std::vector<Operation> zero_bubble_h1_order(const PipelinePosition& position);
 int zero_bubble_h1_in_flight(const PipelinePosition& position);
+/// The order in the plan: forwards, input gradients and weight gradients in the order that suits the times of
+/// this pipeline (list scheduling; CrossPipe: Chen et al., arXiv 2507.00217). If the plan has it for another
+/// number of micro-batches, the last ones are left out, or the middle of the order repeats. If it has none,
+/// it is 1F1B with a split backward.
+std::vector<Operation> zero_bubble_greedy_order(const PipelinePosition& position);
+int zero_bubble_greedy_in_flight(const PipelinePosition& position);
+/// The maximum number of micro-batches between the start of their forward and the end of their weight
+/// gradient.
+int max_in_flight(const PassOrder& passes);
+/// Whether stages that compute in these orders, one after the other in a pipeline, all reach their end. The
+/// orders must have the same operations.
+bool can_complete(std::span<const PassOrder* const> stages);
 
 /// Throws Error if a pipeline of these sizes cannot run the schedule; `device` has no effect.
 void check_schedule(Schedule schedule, const PipelinePosition& position);

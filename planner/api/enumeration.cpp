@@ -65,7 +65,7 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
     candidates.clear();
     for (; plan != all.plans.end() && candidates.size() < at_once; ++plan)
       if (plan->lower_bound_s < best_s)
-        candidates.push_back(search::with_warm_ups(plan->candidate, request.problem.job, score));
+        candidates.push_back(search::with_planned_orders(plan->candidate, request.problem.job, score));
     const std::vector<FinalistResult> simulated =
         simulate_finalists(candidates, request.scenarios, request.robust, work);
     if (is_stopped(work)) return false;

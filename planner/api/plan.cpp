@@ -104,7 +104,7 @@ search::PlanCandidate evaluate(const PlanRequest& request, const Plan& plan) {
   for (const int device : pipeline_major(plan))
     if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
   const search::PlanScore score(request.options.objective, problem.topology);
-  return search::with_warm_ups(search::evaluate_plan(job, plan, score), problem.job, score);
+  return search::with_planned_orders(search::evaluate_plan(job, plan, score), problem.job, score);
 }
 
 /// Simulates the plan under all scenarios. Adds nothing but the status if that is not possible.

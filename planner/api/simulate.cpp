@@ -8,7 +8,7 @@
 #include "core/base/index.hpp"
 #include "core/plan/plan_conflicts.hpp"
 #include "core/plan/shards.hpp"
-#include "planner/cost/iteration_time/warm_up.hpp"
+#include "planner/cost/iteration_time/planned_order.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/run/checkpoint_period.hpp"
@@ -159,7 +159,7 @@ SimulateResult simulate(const SimulateRequest& request) {
   result.undecided = request.undecided;
   if (request.scheme) choose_layout(request, result);
   if (!result.has_layout()) return result;
-  if (!result.is_swarm()) result.plan = cost::with_warm_ups(result.problem, std::move(result.plan));
+  if (!result.is_swarm()) result.plan = cost::with_planned_orders(result.problem, std::move(result.plan));
   decide_checkpoint_period(request, result);
   if (!result.is_swarm()) check_no_conflict(result.plan, result.problem.job);
   const bool has_samples = request.samples && !result.is_swarm();

@@ -86,7 +86,7 @@ std::string schedule_csv(Schedule schedule, const PipelineShape& shape) {
 /// Of a pipeline between two flushes. All are the same.
 PipelineShape shape_of(const ExportBundle& bundle, int chunks) {
   return {stage_count(bundle), chunks, micro_batches_per_flush(bundle),
-          warm_ups(bundle.plan.pipelines.front(), bundle.job.execution.schedule)};
+          planned_orders(bundle.plan.pipelines.front(), bundle.job.execution.schedule)};
 }
 
 ExportFiles files(const ExportBundle& bundle) {

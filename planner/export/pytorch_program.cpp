@@ -151,8 +151,10 @@ class ProgramWriter {
     const RankAssignment& it = assignment(rank);
     const Pipeline& pipeline = bundle_.plan.pipelines[at(it.pipeline)];
     const int chunks = static_cast<int>(it.layers.size());
+    const std::vector<PlannedOrder> planned = planned_orders(pipeline, execution_.schedule);
     const PipelinePosition position{static_cast<int>(pipeline.stages.size()), it.stage, chunks,
-                                    pipeline.micro_batches, pipeline.stages[at(it.stage)].warm_up};
+                                    pipeline.micro_batches,
+                                    planned.empty() ? PlannedOrder{} : planned[at(it.stage)]};
     const std::string order = format_order(
         operation_order(execution_.schedule, position, execution_.flush.value_or(0)), chunks > 1);
     const auto [known, is_new] = order_numbers_.emplace(order, orders_.size());

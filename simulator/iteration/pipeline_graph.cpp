@@ -288,10 +288,11 @@ PipelineEndTasks PipelineGraph::build() {
       it->issued = it->posted =
           std::vector(pipeline_.stages.size(), std::vector<std::vector<int>>(at(pipeline_.micro_batches)));
     }
-  const std::vector<std::vector<Action>> lists = device_actions(
-      plan_.execution.messaging, plan_.execution.schedule,
-      {devices_, stages() / devices_, pipeline_.micro_batches, warm_ups(pipeline_, plan_.execution.schedule)},
-      plan_.execution.flush.value_or(0));
+  const std::vector<std::vector<Action>> lists =
+      device_actions(plan_.execution.messaging, plan_.execution.schedule,
+                     {devices_, stages() / devices_, pipeline_.micro_batches,
+                      planned_orders(pipeline_, plan_.execution.schedule)},
+                     plan_.execution.flush.value_or(0));
   std::vector<std::size_t> next(lists.size());
   for (bool all = false; !all;) {
     bool progressed = false;

@@ -77,7 +77,7 @@ std::vector<double> required_memory(const Problem& problem, const Plan& plan) {
     const auto& [micro_batches, stages] = computed.pipelines[i];
     const int devices = static_cast<int>(plan.pipelines[i].stages.size());
     const int chunks = static_cast<int>(stages.size()) / devices;
-    const PipelineShape shape{devices, chunks, micro_batches, warm_ups(plan.pipelines[i], schedule)};
+    const PipelineShape shape{devices, chunks, micro_batches, planned_orders(plan.pipelines[i], schedule)};
     for (int position = 0; position < devices; ++position) {
       std::vector<StageLoad> loads;  // by chunk
       for (int chunk = 0; chunk < chunks; ++chunk)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/rng.hpp"
+#include "planner/cost/iteration_time/greedy_order.hpp"
 #include "planner/cost/iteration_time/in_flight.hpp"
 #include "planner/cost/iteration_time/warm_up.hpp"
 #include "tests/support/catch.hpp"
@@ -143,6 +144,17 @@ void set_warm_ups(Rng& rng, int longer, RandomPipeline& it) {
     stages[stage].warm_up = warm_up;
     it.work.warm_ups.insert(it.work.warm_ups.begin(), warm_up);
   }
+}
+
+/// Gives the pipeline the passes that a search finds with memory for up to `more` micro-batches more than
+/// under 1F1B.
+void set_passes(Rng& rng, int more, RandomPipeline& it) {
+  std::vector<Stage>& stages = it.plan.pipelines.front().stages;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    it.work.max_warm_ups.push_back(
+        static_cast<int>(stages.size() - stage - 1 + rng.below(static_cast<std::uint32_t>(more + 1))));
+  it.work.passes = search_passes(it.work);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) stages[stage].passes = it.work.passes[stage];
 }
 
 void check_exact(Schedule schedule, const RandomPipeline& it) {
@@ -366,6 +378,19 @@ TEST_CASE("eager-1f1b: the estimate equals the simulator for few micro-batches")
   }
 }
 
+TEST_CASE("zb-greedy: the estimate equals the simulator for few micro-batches") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(9, seed);
+    const int devices = one_to(rng, 8);
+    const auto messaging = rng.below(2) == 0 ? Messaging::ahead : Messaging::torch;
+    RandomPipeline it =
+        random_pipeline(rng, zero_bubble_greedy, {devices, 1, one_to(rng, 3 * devices + 4)}, messaging);
+    set_passes(rng, 2 * devices, it);
+    check_exact(zero_bubble_greedy, it);
+  }
+}
+
 TEST_CASE("interleaved: the estimate equals the simulator for few micro-batches") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
@@ -454,6 +479,9 @@ TEST_CASE("extrapolated steady states are within 1 % of the simulator for thousa
     RandomPipeline eager = random_pipeline(rng, eager_one_f_one_b, {devices, 1, 1000 + one_to(rng, 1000)});
     set_warm_ups(rng, 4, eager);
     CHECK(seconds_of(eager_one_f_one_b, eager.work) == Approx(simulated(eager).end_s).epsilon(0.01));
+    RandomPipeline ordered = random_pipeline(rng, zero_bubble_greedy, {devices, 1, 1000 + one_to(rng, 1000)});
+    set_passes(rng, 8, ordered);
+    CHECK(seconds_of(zero_bubble_greedy, ordered.work) == Approx(simulated(ordered).end_s).epsilon(0.01));
     for (const Schedule schedule : {Schedule::zero_bubble_h1, Schedule::one_f_one_b_blocking}) {
       CAPTURE(schedule);
       const RandomPipeline unrolled = random_pipeline(rng, schedule, {devices, 1, 1000 + one_to(rng, 1000)});

@@ -318,7 +318,7 @@ TEST_CASE("all settings that DeepSpeed and torch's pipelining run read back from
     // Precision, optimizer, recomputation and sharding, which DeepSpeed always does in bf16; schedule and
     // flush.
     CHECK(found.size() ==
-          (name == std::string_view("deepspeed") ? 3u * 3 * 2 * 2 - 3 * 2 : (3u * 3 - 1) * 2 * 2 * 6 * 2));
+          (name == std::string_view("deepspeed") ? 3u * 3 * 2 * 2 - 3 * 2 : (3u * 3 - 1) * 2 * 2 * 7 * 2));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "core/plan/compression.hpp"
 #include "core/base/index.hpp"
 #include "core/io/readers/plan_reader.hpp"
+#include "core/io/text/pass_order.hpp"
 #include "core/io/text/json_format.hpp"
 #include "core/io/text/json_reader.hpp"
 #include "tests/support/catch.hpp"
@@ -260,6 +261,40 @@ TEST_CASE("the warm-ups of stages are written and read back") {
   other["pipelines"][0]["stages"][0]["warm_up"] = 3;
   CHECK(error_message([&] { parsed_with(other, job); }) ==
         "plan.json: /pipelines/0/stages/0/warm_up: requires schedule `eager-1f1b`");
+}
+
+TEST_CASE("the passes of stages are written and read back") {
+  Job job = small_job();
+  job.execution.schedule = Schedule::zero_bubble_greedy;
+  Plan plan = plan_from_placement(two_by_two(), job);
+  CHECK(parsed_with(plan_json(four_devices(), job, plan), job) == plan);
+  for (Pipeline& pipeline : plan.pipelines) {
+    pipeline.stages[0].passes = parse_passes("F*2 (IWF)*3 (IW)*2", 100);
+    pipeline.stages[1].passes = parse_passes("(FIW)*5", 100);
+  }
+  json file = plan_json(four_devices(), job, plan);
+  CHECK(file["pipelines"][0]["stages"][0]["passes"] == "F*2 (IWF)*3 (IW)*2");
+  CHECK(parsed_with(file, job) == plan);
+  const auto check_refused = [&](const std::string& message) {
+    CHECK(error_message([&] { parsed_with(file, job); }) == "plan.json: /pipelines/1/stages" + message);
+  };
+  json& second = file["pipelines"][1]["stages"][1];
+  second["passes"] = "(FIW)*4 F I";
+  check_refused("/1: `passes` has 4 weight gradients, but the pipeline's first stage has 5 forwards");
+  second["passes"] = "F*5 (IW)*5";
+  check_refused(": with these `passes`, the stages of the pipeline wait for each other forever");
+  second["passes"] = "F*4 X";
+  check_refused("/1/passes: character 5: expected F, I, W or a group such as `(FIW)*2`");
+  second["passes"] = "F*999999999";
+  check_refused("/1/passes: character 12: more than 19999955 passes");
+  second.erase("passes");
+  check_refused("/1: either all stages of a plan have `passes`, or none");
+  job.execution.schedule = plan.execution.schedule = Schedule::zero_bubble_h1;
+  json other = json::parse(plan_json(four_devices(), job, plan).dump());
+  CHECK_FALSE(other["pipelines"][0]["stages"][0].contains("passes"));
+  other["pipelines"][0]["stages"][0]["passes"] = "F";
+  CHECK(error_message([&] { parsed_with(other, job); }) ==
+        "plan.json: /pipelines/0/stages/0/passes: requires schedule `zb-greedy`");
 }
 
 TEST_CASE("the layers of virtual stages are written unless they are split evenly, and read back") {

@@ -83,7 +83,7 @@ SETTINGS = [
            ("1f1b", 1, {"context": CONTEXTS[network], "batch": 12, "optimizer_sharding": "zero1"})] if network in CONTEXTS else []),
     )] + [
     setting("pytorch-pipelining", network, schedule, 4, 1, batch=24)
-    for network in ("region", "two-sites", "rural") for schedule in ("1f1b", "zb-h1", "eager-1f1b")]
+    for network in ("region", "two-sites", "rural") for schedule in ("1f1b", "zb-h1", "eager-1f1b", "zb-greedy")]
 
 
 def is_aside(number):

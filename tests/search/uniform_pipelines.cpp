@@ -4,7 +4,7 @@
 
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
-#include "planner/cost/iteration_time/warm_up.hpp"
+#include "planner/cost/iteration_time/planned_order.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -73,7 +73,7 @@ TEST_CASE("uniform pipelines have the same warm-ups, which become shorter from s
     Plan plan = plan_of(problem.job, 3, 2, 20);
     std::swap(plan.pipelines[0].stages[0].devices, plan.pipelines[1].stages[0].devices);
     const IterationModel model(problem);
-    plan = with_warm_ups(model, plan);
+    plan = with_planned_orders(model, plan);
     int before = 1000;
     for (std::size_t stage = 0; stage < 3; ++stage) {
       const auto& warm_up = plan.pipelines[0].stages[stage].warm_up;

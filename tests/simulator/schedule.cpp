@@ -119,7 +119,7 @@ TEST_CASE("every operation occurs once in an order that can be run") {
 
 // Stages of 3 devices with warm-ups of 4, 1 and 0 forwards, and 6 micro-batches.
 TEST_CASE("eager-1f1b: plans give the forwards before the first backward") {
-  const PipelineShape shape{3, 1, 6, {4, 1, 0}};
+  const PipelineShape shape{3, 1, 6, {{.warm_up = 4}, {.warm_up = 1}, {.warm_up = 0}}};
   std::vector<std::vector<Operation>> orders;
   for (int device = 0; device < 3; ++device)
     orders.push_back(operation_order(Schedule::eager_one_f_one_b, shape.position(device), 0));

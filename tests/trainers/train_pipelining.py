@@ -35,12 +35,14 @@ class Pipelining(exported.Exported):
             self.assertFalse((it / "schedule.csv").exists())
         eager = self.export(4, 1, schedule="eager-1f1b")
         self.assertTrue((eager / "schedule.csv").read_text().startswith("0F0,0F1,0F2,0F3,"))
+        greedy = self.export(4, 1, schedule="zb-greedy")
+        self.assertRegex((greedy / "schedule.csv").read_text(), r"^0F0,.*0I0,.*0W0")
         recomputed = self.export(2, 2, schedule="zb-h1", training={"recompute": "full"})
         self.assertIn("W", (recomputed / "schedule.csv").read_text())
         interleaved = self.export(2, 2, schedule="interleaved", chunks=2, training={"recompute": "full", "recompute_layers": 1})
         in_bf16 = [self.export_in_bf16(schedule) for schedule in ("1f1b", "zb-h1")]
         llama = self.export(2, 2, exported.LLAMA, {"optimizer": "sgd-8"}, schedule="zb-h1")
-        folders = [in_flushes, blocking, eager, recomputed, interleaved, *in_bf16, llama]
+        folders = [in_flushes, blocking, eager, greedy, recomputed, interleaved, *in_bf16, llama]
         alone, sgd_alone, llama_alone, *others, bf16, split_bf16, of_llama = self.hosts.train(
             self.hosts.alone(folder), self.hosts.alone(in_bf16[0], exported.STEPS, "--lr", str(exported.RATE)),
             self.hosts.alone(llama, exported.STEPS), *(Run(it, exported.STEPS) for it in folders))

@@ -19,6 +19,7 @@
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/text/format_number.hpp"
 #include "core/io/text/json_reader.hpp"
+#include "core/io/text/pass_order.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 
@@ -26,7 +27,8 @@ namespace dtfm::io {
 namespace {
 
 constexpr int max_value = 1'000'000'000;
-constexpr double max_period_s = 1e12;  // far beyond the longest horizon that a scenario may have
+constexpr std::size_t max_passes = 20'000'000;  // of all stages, as many as the simulator accepts
+constexpr double max_period_s = 1e12;           // far beyond the longest horizon that a scenario may have
 constexpr std::size_t plan_size_limit = std::size_t{256} << 20;
 
 /// Returns "layer 3 is" or "layers 3 … 5 are".
@@ -105,6 +107,7 @@ class PlanReader {
       pipeline.stages.push_back(stage(list.at(i), covered));
       if (i > 0) check_warm_up(list.at(i), pipeline.stages[i - 1], pipeline.stages[i]);
     }
+    check_passes(list, pipeline);
     const int covered = pipeline.stages.back().layers.second;
     if (covered != layer_count(job_.model))
       list.fail(fmt::format("{} in no stage: job {} has {} layers",
@@ -128,6 +131,7 @@ class PlanReader {
       if (!traits(execution_.schedule).has_planned_warm_up) own->fail("requires schedule `eager-1f1b`");
       stage.warm_up = own->as_int(0, max_value);
     }
+    read_passes(cursor, stage);
     return stage;
   }
 
@@ -136,6 +140,41 @@ class PlanReader {
     if (stage.warm_up && *stage.warm_up >= *before.warm_up)
       cursor.fail(fmt::format("`warm_up` is {}, but must be less than the {} of the stage before",
                               *stage.warm_up, *before.warm_up));
+  }
+
+  void read_passes(const JsonCursor& cursor, Stage& stage) {
+    const auto own = cursor.optional("passes");
+    if (has_passes_.value_or(own.has_value()) != own.has_value())
+      cursor.fail("either all stages of a plan have `passes`, or none");
+    has_passes_ = own.has_value();
+    if (!own) return;
+    if (!traits(execution_.schedule).has_planned_passes) own->fail("requires schedule `zb-greedy`");
+    try {
+      stage.passes = parse_passes(own->as_string(), passes_left_);
+    } catch (const Error& error) {
+      own->fail(error.what());
+    }
+    passes_left_ -= stage.passes.size();
+  }
+
+  /// The stages of a pipeline must compute the same micro-batches, and not wait for each other forever.
+  static void check_passes(const JsonCursor& list, const Pipeline& pipeline) {
+    if (pipeline.stages.front().passes.empty()) return;
+    using Kind = Operation::Kind;
+    const auto forwards = std::count(pipeline.stages.front().passes.begin(),
+                                     pipeline.stages.front().passes.end(), Kind::forward);
+    std::vector<const PassOrder*> stages;
+    for (std::size_t i = 0; i < pipeline.stages.size(); ++i) {
+      const PassOrder* passes = stages.emplace_back(&pipeline.stages[i].passes);
+      for (const auto& [kind, name] : {std::pair(Kind::forward, "forwards"),
+                                       {Kind::backward, "input gradients"},
+                                       {Kind::weight_gradient, "weight gradients"}})
+        if (const auto count = std::count(passes->begin(), passes->end(), kind); count != forwards)
+          list.at(i).fail(fmt::format("`passes` has {} {}, but the pipeline's first stage has {} forwards",
+                                      count, name, forwards));
+    }
+    if (!can_complete(stages))
+      list.fail("with these `passes`, the stages of the pipeline wait for each other forever");
   }
 
   void read_virtual_layers(const JsonCursor& list, Stage& stage) const {
@@ -277,7 +316,8 @@ class PlanReader {
   const ExecutionConfig& execution_;
   std::unordered_map<std::string, int> index_of_;
   std::unordered_map<int, std::string> first_use_;
-  std::optional<bool> has_warm_ups_;  // of the stages so far
+  std::optional<bool> has_warm_ups_, has_passes_;  // of the stages so far
+  std::size_t passes_left_ = max_passes;
 };
 
 /// Throws Error if `parallelism`, which repeats values that are elsewhere in the file, at `place`, disagrees

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/index.hpp"
+#include "core/io/text/pass_order.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -23,6 +24,8 @@ class PlanWriter {
         if (!stage.virtual_layers.empty()) stages.back()["virtual_layers"] = stage.virtual_layers;
         if (stage.warm_up && traits(plan_.execution.schedule).has_planned_warm_up)
           stages.back()["warm_up"] = *stage.warm_up;
+        if (!stage.passes.empty() && traits(plan_.execution.schedule).has_planned_passes)
+          stages.back()["passes"] = format_passes(stage.passes);
       }
       json.push_back({{"micro_batches", pipeline.micro_batches}, {"stages", std::move(stages)}});
     }

@@ -59,12 +59,18 @@ int enough_micro_batches(int devices, int chunks, int micro_batches) {
 }  // namespace
 
 const InFlightMicroBatches& InFlightByDevice::of(int devices, int device, int micro_batches,
-                                                 std::optional<int> warm_up) {
-  if (!warm_up && traits(schedule_).has_planned_warm_up) warm_up = devices - 1 - device;
+                                                 std::optional<int> in_flight) {
+  const ScheduleTraits& schedule = traits(schedule_);
+  const bool is_planned = schedule.has_planned_warm_up || schedule.has_planned_passes;
   const PipelinePosition position{devices, device, chunks_,
-                                  enough_micro_batches(devices, chunks_, micro_batches), warm_up};
-  return known_.try_emplace({devices, device, position.micro_batches, warm_up}, schedule_, position)
-      .first->second;
+                                  enough_micro_batches(devices, chunks_, micro_batches)};
+  const auto [known, is_new] = known_.try_emplace({devices, device, position.micro_batches, in_flight});
+  if (is_new)
+    known->second =
+        is_planned
+            ? InFlightMicroBatches(std::min(position.micro_batches, in_flight.value_or(devices - device)))
+            : InFlightMicroBatches(schedule_, position);
+  return known->second;
 }
 
 }  // namespace dtfm::cost

@@ -17,6 +17,10 @@ class InFlightMicroBatches {
  public:
   /// Of `position.micro_batches` between two flushes. With chunks, they must be a multiple of the devices.
   InFlightMicroBatches(Schedule schedule, const PipelinePosition& position);
+  /// Of a device without chunks that holds `most`.
+  explicit InFlightMicroBatches(int most = 0) {
+    if (most > 0) moments_ = {{0, {most}}};
+  }
   /// Peak memory in bytes of a device with these chunks.
   double max_bytes(std::span<const StageNeeds> chunks) const;
   friend bool operator==(const InFlightMicroBatches&, const InFlightMicroBatches&) = default;
@@ -34,8 +38,9 @@ class InFlightMicroBatches {
 class InFlightByDevice {
  public:
   InFlightByDevice(Schedule schedule, int chunks) : schedule_(schedule), chunks_(chunks) {}
-  /// `warm_up`: of the plan, if the schedule leaves it to plans; without it, the shortest one.
-  const InFlightMicroBatches& of(int devices, int device, int micro_batches, std::optional<int> warm_up = {});
+  /// `in_flight`: of the plan, if its schedule leaves the order to plans; without it, as few as under 1F1B.
+  const InFlightMicroBatches& of(int devices, int device, int micro_batches,
+                                 std::optional<int> in_flight = {});
 
  private:
   Schedule schedule_;

@@ -89,7 +89,7 @@ bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipelin
   for (std::size_t stage = 0; stage < a.stages.size(); ++stage) {
     const Stage &it = a.stages[stage], &other = b.stages[stage];
     if (it.layers != other.layers || it.virtual_layers != other.virtual_layers ||
-        it.warm_up != other.warm_up || it.devices.size() != other.devices.size())
+        it.warm_up != other.warm_up || it.passes != other.passes || it.devices.size() != other.devices.size())
       return false;
     // A device exchanges messages with those of its own stage and of the next one.
     const std::size_t next = (stage + 1) % a.stages.size();

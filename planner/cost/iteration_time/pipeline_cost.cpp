@@ -291,6 +291,13 @@ void add_updates(const IterationModel& model, const Pipeline& pipeline, int repl
   }
 }
 
+/// Micro-batches that a stage holds at once, if that is left to plans and the plan says it.
+std::optional<int> planned_in_flight(const PipelineWork& work, std::size_t stage) {
+  if (!work.warm_ups.empty()) return work.warm_ups[stage] + 1;
+  if (!work.passes.empty()) return max_in_flight(work.passes[stage]);
+  return std::nullopt;
+}
+
 /// Memory of a device: state of all its chunks, and activations of micro-batches in flight.
 void add_memory(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
                 InFlightByDevice& in_flight, PipelineCost& cost) {
@@ -298,14 +305,13 @@ void add_memory(const IterationModel& model, const Pipeline& pipeline, int repli
   const int stages = static_cast<int>(pipeline.stages.size());
   const int between = model.micro_batches_per_round(flush, pipeline.micro_batches);
   std::vector<StageNeeds> chunks(at(model.chunks));
-  const std::vector<int>& planned = cost.work.warm_ups;
   for (int stage = 0; stage < stages; ++stage) {
     const std::vector<int>& devices = pipeline.stages[at(stage)].devices;
     for (int chunk = 0; chunk < model.chunks; ++chunk)
       chunks[at(chunk)] =
           model.stages_of(devices.size()).needs(cost.layers[at(stage + chunk * stages)], replicas);
-    const auto warm_up = planned.empty() ? std::nullopt : std::optional(planned[at(stage)]);
-    const double bytes = in_flight.of(stages, stage, between, warm_up).max_bytes(chunks);
+    const double bytes =
+        in_flight.of(stages, stage, between, planned_in_flight(cost.work, at(stage))).max_bytes(chunks);
     cost.memory_bytes.push_back(bytes);
     for (const int device : devices)
       if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
@@ -313,14 +319,21 @@ void add_memory(const IterationModel& model, const Pipeline& pipeline, int repli
   }
 }
 
-/// Those of the plan, or how long they may be within the memory of the devices.
-void add_warm_ups(const IterationModel& model, const Pipeline& pipeline, int replicas, PipelineCost& cost) {
-  if (!traits(model.schedule).has_planned_warm_up) return;
+/// What the plan says about the order of its stages, and how long warm-ups may be within the memory of the
+/// devices.
+void add_planned_orders(const IterationModel& model, const Pipeline& pipeline, int replicas,
+                        PipelineCost& cost) {
+  const ScheduleTraits& schedule = traits(model.schedule);
+  if (!schedule.has_planned_warm_up && !schedule.has_planned_passes) return;
   PipelineWork& work = cost.work;
   const Topology& topology = model.problem.topology;
   for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
-    const auto& [layers, devices, _, warm_up] = pipeline.stages[stage];
-    if (warm_up) work.warm_ups.push_back(*warm_up);
+    const std::vector<int>& devices = pipeline.stages[stage].devices;
+    if (const auto warm_up = pipeline.stages[stage].warm_up; warm_up && schedule.has_planned_warm_up)
+      work.warm_ups.push_back(*warm_up);
+    if (const PassOrder& passes = pipeline.stages[stage].passes;
+        !passes.empty() && schedule.has_planned_passes)
+      work.passes.push_back(passes);
     const StageNeeds needs = model.stages_of(devices.size()).needs(cost.layers[stage], replicas);
     double most = work.micro_batches;
     for (const int device : devices)
@@ -438,7 +451,7 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
   add_compression(model, pipeline, cost);
   add_hops(model, pipeline, cost);
   if (model.network.is_priced()) add_exchange_egress(model, pipeline, cost);
-  add_warm_ups(model, pipeline, replicas, cost);
+  add_planned_orders(model, pipeline, replicas, cost);
   cost.time = pipeline_time(model.schedule, cost.work);
   cost.earliest = earliest_times(model, cost);
   add_link_totals(model.schedule, cost);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "planner/cost/iteration_time/greedy_order.hpp"
 #include "planner/cost/iteration_time/pipeline_unroll.hpp"
 #include "planner/cost/iteration_time/warm_up.hpp"
 
@@ -63,9 +64,11 @@ struct Sender {
 
 /// Evaluates the first `micro_batches` micro-batches by the definition of the schedule. In round i, a stage
 /// with a warm-up of w forwards computes forward i and then backward i − w. Both depend only on this round
-/// and earlier ones, because the next stage has no longer warm-up.
+/// and earlier ones, because the next stage has no longer warm-up. With a `delays` of d, the backward is
+/// split, and weight gradient i − w − d follows; in the cool-down, one follows each input gradient, and d
+/// remain.
 PipelineTime alternating_paths(const PipelineWork& work, const std::vector<int>& warm_ups,
-                               int micro_batches) {
+                               const std::vector<int>& delays, int micro_batches) {
   const int stages = stages_of(work);
   PipelineTime time;
   time.backward_s.assign(at(stages), 0);
@@ -86,19 +89,23 @@ PipelineTime alternating_paths(const PipelineWork& work, const std::vector<int>&
       const int micro_batch = round - warm_ups[at(stage)];
       if (micro_batch < 0 || micro_batch >= micro_batches) continue;
       double& now = free[at(stage)];
+      const double weight_gradient_s = delays.empty() ? 0 : work.weight_gradient_s[at(stage)];
       now = std::max(now, backward_arrived[at(stage * micro_batches + micro_batch)]) +
-            work.backward_s[at(stage)];
-      time.end_s = std::max(time.end_s, now);
-      time.backward_s[at(stage)] = now;
-      if (stage == 0) {
-        time.gradients_s[0] = now;
-        continue;
+            work.backward_s[at(stage)] - weight_gradient_s;
+      time.gradients_s[at(stage)] = now;
+      if (stage > 0) {
+        const double arrival = back[at(stage)].arrival(now, work.backward_hops[at(stage - 1)]);
+        backward_arrived[at((stage - 1) * micro_batches + micro_batch)] = time.gradients_s[at(stage)] =
+            arrival;
       }
-      const double arrival = back[at(stage)].arrival(now, work.backward_hops[at(stage - 1)]);
-      backward_arrived[at((stage - 1) * micro_batches + micro_batch)] = arrival;
-      time.gradients_s[at(stage)] = arrival;
+      if (!delays.empty() && micro_batch >= delays[at(stage)]) now += weight_gradient_s;
+      time.backward_s[at(stage)] = now;
     }
   }
+  for (std::size_t stage = 0; stage < delays.size(); ++stage)
+    time.gradients_s[stage] = time.backward_s[stage] +=
+        std::min(delays[stage], micro_batches) * work.weight_gradient_s[stage];
+  time.end_s = *std::max_element(time.backward_s.begin(), time.backward_s.end());
   return time;
 }
 
@@ -110,15 +117,16 @@ void check_evaluated(const PipelineWork& work, int micro_batches) {
                                 micro_batches, stages_of(work)));
 }
 
-PipelineTime alternating_time(const PipelineWork& work, const std::vector<int>& warm_ups) {
+PipelineTime alternating_time(const PipelineWork& work, const std::vector<int>& warm_ups,
+                              const std::vector<int>& delays = {}) {
   std::vector<int> within = warm_ups;
   for (int& it : within) it = std::min(it, work.micro_batches);
   // Micro-batches until the steady state.
   const long long steady_after = 3 * (within.front() + 1LL) + 4;
   const auto micro_batches = static_cast<int>(std::min<long long>(work.micro_batches, steady_after));
   check_evaluated(work, micro_batches);
-  PipelineTime time = alternating_paths(work, within, micro_batches);
-  time.steady_s = alternating_steady_s(work, warm_ups);
+  PipelineTime time = alternating_paths(work, within, delays, micro_batches);
+  time.steady_s = alternating_steady_s(work, warm_ups, !delays.empty());
   time.delay((work.micro_batches - micro_batches) * time.steady_s);
   return time;
 }
@@ -129,11 +137,20 @@ bool shares_links(const PipelineWork& work) {
          std::any_of(work.backward_hops.begin(), work.backward_hops.end(), shares);
 }
 
+/// A third of the micro-batches of given passes, or of as many as their devices hold, whichever is more.
+long long ordered_third(const PipelineWork& work) {
+  std::size_t most = 0;
+  for (const PassOrder& it : work.passes)
+    most = std::max({most, it.size() / 3, 3 * (at(max_in_flight(it)) + 2)});
+  return static_cast<long long>(most + 2) / 3;
+}
+
 /// Extrapolates from a few unrolled micro-batches. After `warm_up` of them the pipeline is in steady state,
 /// whose period is assumed to divide `warm_up`. The cool-down is as long as the warm-up.
 PipelineTime unrolled_time(Schedule schedule, const PipelineWork& work) {
   const int ahead = work.warm_ups.empty() ? 0 : std::min(work.warm_ups.front(), work.micro_batches) + 1;
-  const long long warm_up = 2LL * std::max(stages_of(work) / work.chunks, ahead);
+  const long long warm_up =
+      work.passes.empty() ? 2LL * std::max(stages_of(work) / work.chunks, ahead) : ordered_third(work);
   PipelineWork first = work;
   first.micro_batches = static_cast<int>(std::min<long long>(work.micro_batches, 3 * warm_up));
   check_evaluated(work, first.micro_batches);
@@ -176,6 +193,14 @@ PipelineTime time_of_round(Schedule schedule, const PipelineWork& work) {
     return {std::vector<double>(work.forward_s.size()), std::vector<double>(work.forward_s.size())};
   check_schedule(schedule, {stages_of(work) / work.chunks, 0, work.chunks, work.micro_batches});
   const ScheduleTraits& row = traits(schedule);
+  if (row.has_planned_passes && work.passes.empty()) {
+    const ZeroBubbleLimits limits = zero_bubble_limits(work, usual_scale);
+    if (work.messaging == Messaging::ahead && !shares_links(work))
+      return alternating_time(work, limits.warm_ups, limits.delays);
+    PipelineWork planned = work;
+    planned.passes = alternating_passes(work, limits);
+    return unrolled_time(schedule, planned);
+  }
   if (work.messaging != Messaging::ahead)
     return row.forwards_first ? unrolled_phases(schedule, work) : unrolled_time(schedule, work);
   if (row.forwards_first) return gpipe_time(work);

@@ -37,6 +37,8 @@ struct PipelineWork {
   /// By stage, forwards before the first backward, if the schedule leaves them to plans and the plan has
   /// them. Otherwise pipeline_time chooses them, each at most `max_warm_ups`.
   std::vector<int> warm_ups = {}, max_warm_ups = {};
+  /// By stage, the order of passes, if the schedule leaves it to plans and the plan has it.
+  std::vector<PassOrder> passes = {};
   friend bool operator==(const PipelineWork&, const PipelineWork&) = default;
 };
 
@@ -76,6 +78,8 @@ double busiest_s(const PipelineWork& work);
 ///   steady state is the maximum cycle mean: a cycle from stage i to stage j and back, with the hops between
 ///   them, is shared by j − i + 1 micro-batches. Warm-up and cool-down are the longest paths of the first
 ///   micro-batches.
+/// - zb-greedy: the order of the plan, or that of a greedy scheduler (greedy_order.hpp), unrolled and
+/// extrapolated as the following.
 /// - eager-1f1b: the same with warm-ups w: the cycle is shared by w(i) − w(j) + 1 micro-batches.
 /// - Others, 1f1b and eager-1f1b if hops share links, and all whose receives are not posted ahead: the first
 ///   micro-batches are unrolled (`unroll_pipeline`), and the rest is extrapolated from the steady state.

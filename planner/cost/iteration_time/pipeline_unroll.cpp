@@ -13,10 +13,10 @@ namespace {
 using Kind = Operation::Kind;
 
 PipelineShape shape_of(const PipelineWork& work) {
-  return {static_cast<int>(work.forward_s.size()) / work.chunks,
-          work.chunks,
-          work.micro_batches,
-          {work.warm_ups.begin(), work.warm_ups.end()}};
+  PipelineShape shape{static_cast<int>(work.forward_s.size()) / work.chunks, work.chunks, work.micro_batches};
+  for (const int warm_up : work.warm_ups) shape.planned.push_back({.warm_up = warm_up});
+  for (const PassOrder& passes : work.passes) shape.planned.push_back({.passes = passes});
+  return shape;
 }
 
 class PipelineUnroll {

@@ -9,6 +9,7 @@
 #include "core/plan/shards.hpp"
 #include "core/plan/target.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
+#include "planner/cost/iteration_time/planned_order.hpp"
 #include "planner/cost/iteration_time/warm_up.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 
@@ -152,12 +153,13 @@ std::shared_ptr<const DecidedJob> with_schedule(const DecidedJob& decided, const
 
 }  // namespace
 
-PlanCandidate with_warm_ups(PlanCandidate candidate, const Job& undecided, const PlanScore& score) {
-  if (!traits(candidate.job->model.schedule).has_planned_warm_up) return candidate;
-  Plan plan = cost::with_warm_ups(candidate.job->model, candidate.plan);
-  if (!covers_one_f_one_b(undecided) || !has_shortest_warm_ups(plan))
+PlanCandidate with_planned_orders(PlanCandidate candidate, const Job& undecided, const PlanScore& score) {
+  Plan plan = cost::with_planned_orders(candidate.job->model, candidate.plan);
+  if (plan == candidate.plan) return candidate;
+  if (!traits(candidate.job->model.schedule).has_planned_warm_up || !covers_one_f_one_b(undecided) ||
+      !has_shortest_warm_ups(plan))
     return evaluate_plan(candidate.job, std::move(plan), score);
-  plan = without_warm_ups(std::move(plan));
+  plan = without_planned_orders(std::move(plan));
   plan.execution.schedule = Schedule::one_f_one_b;
   const auto job = with_schedule(*candidate.job, plan, plan.execution.schedule);
   return evaluate_plan(job, std::move(plan), score);

@@ -58,9 +58,9 @@ PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, 
 /// PlanEvaluator::evaluate for a single plan.
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
-/// The candidate with the warm-ups that its estimate assumes (cost::with_warm_ups). Searches leave them open.
-/// If they are those of 1F1B, which `undecided` leaves open too, that is its schedule.
-PlanCandidate with_warm_ups(PlanCandidate candidate, const Job& undecided, const PlanScore& score);
+/// The candidate with what its schedule leaves to plans (cost::with_planned_orders). Searches leave it open.
+/// If warm-ups are those of 1F1B, which `undecided` leaves open too, that is its schedule.
+PlanCandidate with_planned_orders(PlanCandidate candidate, const Job& undecided, const PlanScore& score);
 
 /// Time of each pipeline of the plan as a function of its micro-batches, near their present number.
 std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::IterationEstimate& estimate);

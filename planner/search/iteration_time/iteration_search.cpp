@@ -83,11 +83,11 @@ class IterationSearch {
     if (!job) return;
     const PlanScore score = state_.score.with_own_count();
     // The search moves whole stages and layers between them, so it starts from an even split over chunks.
-    const Plan even = without_warm_ups(without_virtual_layers(warm.plan));
+    const Plan even = without_planned_orders(without_virtual_layers(warm.plan));
     const bool has_same_chunks = stage_chunks(warm.plan.execution) == job->model.chunks;
     result_.unchanged = unchanged_plan(has_same_chunks ? warm.plan : even, job, state_.options.limits, score);
     if (result_.unchanged && without_virtual_layers(result_.unchanged->plan) == result_.unchanged->plan &&
-        without_warm_ups(result_.unchanged->plan) == result_.unchanged->plan &&
+        without_planned_orders(result_.unchanged->plan) == result_.unchanged->plan &&
         uses_tensor_groups(warm.plan, *job))
       state_.keep(*result_.unchanged);
     // The first repair is completed as far as the search may go on until a plan fits.
@@ -158,11 +158,11 @@ class IterationSearch {
     result_.finalists = state_.pool.finalists(at(state_.options.finalists));
     if (state_.options.warm) minimize_finalist_migration();
     for (PlanCandidate& it : result_.finalists)
-      it = with_warm_ups(std::move(it), state_.decisions.undecided_job(), state_.score);
+      it = with_planned_orders(std::move(it), state_.decisions.undecided_job(), state_.score);
     result_.discarded = state_.discarded;
     if (result_.unchanged) {
       result_.unchanged =
-          with_warm_ups(*std::move(result_.unchanged), state_.decisions.undecided_job(), state_.score);
+          with_planned_orders(*std::move(result_.unchanged), state_.decisions.undecided_job(), state_.score);
       insert_finalist(*result_.unchanged);
     }
     std::stable_sort(result_.finalists.begin(), result_.finalists.end(), is_better);

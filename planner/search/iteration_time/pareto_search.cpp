@@ -121,7 +121,7 @@ class FrontSearch {
 
   void add_candidate(const PlanCandidate& found) {
     const PlanCandidate candidate =
-        with_warm_ups(found, problem_.job, PlanScore(options_.objective, problem_.topology));
+        with_planned_orders(found, problem_.job, PlanScore(options_.objective, problem_.topology));
     const bool is_known =
         std::any_of(found_.candidates.begin(), found_.candidates.end(), [&](const PlanCandidate& it) {
           return it.plan == candidate.plan &&

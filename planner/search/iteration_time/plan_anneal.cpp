@@ -9,6 +9,7 @@
 #include "core/base/infinity.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/target.hpp"
+#include "planner/cost/iteration_time/greedy_order.hpp"
 #include "planner/cost/iteration_time/warm_up.hpp"
 #include "planner/search/iteration_time/editable_plan.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
@@ -144,12 +145,16 @@ double steps_of_move(const PlanCandidate& candidate) {
   double of_pipeline = stages;
   const bool is_ahead = model.messaging == Messaging::ahead;
   int ahead = stages;  // forwards before the first backward, and one more
-  if (schedule.has_planned_warm_up) {
+  const bool is_planned = schedule.has_planned_warm_up || schedule.has_planned_passes;
+  if (is_planned) {
     cost::IterationEstimator estimator(model);
     estimator.estimate(candidate.plan);
-    ahead = cost::choose_warm_ups(estimator.work(0)).front() + 1;
+    const cost::PipelineWork& work = estimator.work(0);
+    ahead = 1 + (schedule.has_planned_passes ? cost::zero_bubble_limits(work, cost::usual_scale).warm_ups
+                                             : cost::choose_warm_ups(work))
+                    .front();
   }
-  if (((schedule.alternates && !schedule.is_blocking) || schedule.has_planned_warm_up) && is_ahead && !shared)
+  if (((schedule.alternates && !schedule.is_blocking) || is_planned) && is_ahead && !shared)
     of_pipeline = 2.0 * stages * std::min(batches, 3 * ahead + 4);
   else if (!schedule.forwards_first || !is_ahead)
     of_pipeline =
