@@ -60,6 +60,12 @@ bool is_homogeneous(const Plan& plan, const DecidedJob& job) {
   return stage_sizes(plan).size() == 1;
 }
 
+/// Returns the energy above which no plan is better than `best`: infinity if `best` exceeds memory, because a
+/// plan with higher energy may then be better.
+double max_energy_of_better(const PlanCandidate& best) {
+  return best.deficit_bytes > 0 ? infinity : energy_of(best);
+}
+
 }  // namespace
 
 std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::IterationEstimate& estimate) {
@@ -163,6 +169,12 @@ PlanCandidate with_warm_ups(PlanCandidate candidate, const Job& undecided, const
   return evaluate_plan(job, std::move(plan), score);
 }
 
+std::optional<PlanCandidate> balance_plan_if_better(PlanEvaluator& evaluator, Plan plan,
+                                                    const PlanCandidate& than) {
+  if (!is_homogeneous(plan, *evaluator.job())) return balance_plan(evaluator, std::move(plan));
+  return evaluator.evaluate_with_flushes_up_to(max_energy_of_better(than), std::move(plan));
+}
+
 PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan) {
   PlanCandidate candidate = evaluator.evaluate_with_flushes(std::move(plan));
   if (is_homogeneous(candidate.plan, *evaluator.job())) return candidate;
@@ -207,12 +219,6 @@ bool have_same_layers(const Plan& plan) {
     return std::equal(pipeline.stages.begin(), pipeline.stages.end(), first.begin(), first.end(),
                       [](const Stage& a, const Stage& b) { return a.layers == b.layers; });
   });
-}
-
-/// Returns the energy above which no plan is better than `best`: infinity if `best` exceeds memory, because a
-/// plan with higher energy may then be better.
-double max_energy_of_better(const PlanCandidate& best) {
-  return best.deficit_bytes > 0 ? infinity : energy_of(best);
 }
 
 /// Moves the end of stage `stage` to layer `end` in all pipelines.
