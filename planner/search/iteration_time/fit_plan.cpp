@@ -100,8 +100,9 @@ std::optional<PlanCandidate> PlanEvaluator::evaluate_up_to(double max_energy, Pl
   PlanCandidate candidate{job_, {}};
   if (migration_) candidate.migration = migration_->estimate(plan);
   const double weight = score_.total_weight(plan);
+  const ChurnSlowdown churn = score_.churn_of(plan);
   const auto score_of = [&](const auto& estimate) {
-    return score_.of(estimate.iteration_s, weight, estimate.egress_usd, candidate.migration);
+    return score_.of(estimate.iteration_s, weight, estimate.egress_usd, candidate.migration, churn);
   };
   const cost::IterationEstimate* estimate =
       estimator_.estimate_or_prune(plan, [&](const cost::EstimateBounds& bounds) {
