@@ -1,6 +1,7 @@
 #include "planner/io/plan_document.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -185,10 +186,28 @@ ordered_json change_json(const cost::WhatIf& what, const std::string& descriptio
   return json;
 }
 
+ordered_json message_json(const cost::MessageReason& it) {
+  constexpr std::array names = {"hidden", "busy_link", "round_trip", "blocking", "order"};
+  return {{"pipeline", it.pipeline},   {"stage", it.stage},
+          {"trip_s", it.trip_s},       {"latency_s", it.latency_s},
+          {"exposed_s", it.exposed_s}, {"exposure", names[static_cast<std::size_t>(it.exposure)]}};
+}
+
+ordered_json stage_json(const cost::StageReason& it) {
+  constexpr std::array names = {"busiest", "memory", "compute", "messages", "none", "unknown"};
+  ordered_json json = {{"pipeline", it.pipeline},
+                       {"stage", it.stage},
+                       {"busy_share", it.busy_share},
+                       {"limit", names[static_cast<std::size_t>(it.limit)]}};
+  if (it.more_s > 0) json["with_one_more_layer_s"] = it.more_s;
+  if (it.without_s > 0) json["without_it_s"] = it.without_s;
+  return json;
+}
+
 ordered_json explanation_json(const api::PlanAnswer& answer, ModelInput input) {
   const cost::PlanExplanation& found = *answer.explanation;
   const ExplanationText text = explanation_text(answer);
-  const auto& [dominant, resource, parts, critical_path, peak_memory] = found.bottleneck;
+  const auto& [dominant, savings, shares, resource, parts, critical_path, peak_memory] = found.bottleneck;
   ordered_json json = {
       {"summary", text.summary},
       {"bottleneck",
@@ -204,7 +223,21 @@ ordered_json explanation_json(const api::PlanAnswer& answer, ModelInput input) {
         {"steady_state", parts.steady_s},
         {"exposed_gradient_sync", parts.sync_s},
         {"optimizer_step", parts.update_s},
-        {"overhead", parts.overhead_s}}}};
+        {"overhead", parts.overhead_s}}},
+      {"shares",
+       {{"compute", shares.compute_s},
+        {"exposed_communication", shares.messages_s},
+        {"bubble", shares.bubble_s},
+        {"exposed_gradient_sync", shares.sync_s},
+        {"optimizer_step", shares.update_s},
+        {"overhead", shares.overhead_s}}}};
+  for (const cost::Bottleneck& it : savings) json["savings"][std::string(name_of(it.kind))] = it.seconds;
+  json["messages"] = {{"text", text.messages}, {"hops", ordered_json::array()}};
+  for (const cost::MessageReason& it : found.messages.hops)
+    json["messages"]["hops"].push_back(message_json(it));
+  json["devices"] = {{"text", text.devices}, {"stages", ordered_json::array()}};
+  for (const cost::StageReason& it : found.devices.stages)
+    json["devices"]["stages"].push_back(stage_json(it));
   if (peak_memory) json["peak_memory"] = memory_json(*peak_memory, answer.problem.topology);
   json["changes"] = ordered_json::array();
   for (std::size_t i = 0; i < found.what_ifs.size(); ++i)
