@@ -274,7 +274,8 @@ class IterationWriter {
 std::string format_iteration_summary(const api::PlanAnswer& answer,
                                      const std::vector<TargetChange>& changes) {
   const IterationWriter writer(answer);
-  return join_blocks({writer.title(changes) + format_remarks("warning", io::notes_of(answer)), writer.times(),
+  return join_blocks({writer.title(changes) + format_remarks("warning", io::notes_of(answer)),
+                      format_smallest_cluster(answer), format_least_bandwidth(answer), writer.times(),
                       writer.robustness(), writer.warm_start(), writer.stages(),
                       format_pipelines(answer.problem.topology, answer.plan) + writer.unused(),
                       writer.finalists(), writer.target_times(), writer.advice(), writer.explanation()});

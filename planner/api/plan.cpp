@@ -192,6 +192,10 @@ PlanAnswer score(const PlanRequest& request, const GivenPlan& given) {
   check_no_conflict(given.plan, request.problem.job);
   const search::SearchOptions& common = request.options.common;
   const Work work{common.threads, nullptr, common.stop};
+  if (request.question && common.ranks) common.ranks->leave();  // every rank answers alone
+  if (request.question)
+    return request.question->kind == QuestionKind::smallest_cluster ? plan_smallest_cluster(request)
+                                                                    : plan_least_bandwidth(request);
   PlanAnswer answer = answer_of(evaluate(request, given.plan), request.options.objective);
   answer.is_given = true;
   answer.reader_notes = given.notes;

@@ -265,6 +265,47 @@ ordered_json warm_start_json(const api::WarmStartAnswer& warm, const ObjectiveTe
   return json;
 }
 
+ordered_json smallest_cluster_json(const api::SmallestCluster& it) {
+  ordered_json json = {{"by", it.is_by_price ? "usd_per_hour" : "devices"},
+                       {"value", it.value},
+                       {"lower_bound", it.lower_bound},
+                       {"bound_method", it.bound_method},
+                       {"is_proven", it.is_proven},
+                       {"is_exhaustive", it.is_exhaustive},
+                       {"is_met", it.is_met}};
+  if (it.max_iteration_s) json["max_iteration_time_s"] = *it.max_iteration_s;
+  json["tried"] = ordered_json::array();
+  for (const api::TriedCluster& tried : it.tried) {
+    ordered_json used = ordered_json::array();
+    for (const api::DeviceCount& count : tried.used)
+      used.push_back({{"site", count.site}, {"gpu", count.gpu}, {"count", count.count}});
+    json["tried"].push_back({{"devices", tried.devices},
+                             {"usd_per_hour", number_or_null(tried.usd_per_hour)},
+                             {"iteration_time_s", finite_or_null(tried.iteration_s)},
+                             {"is_enough", tried.is_enough},
+                             {"used", std::move(used)}});
+  }
+  return json;
+}
+
+ordered_json least_bandwidth_json(const api::LeastBandwidth& it, const Topology& topology) {
+  ordered_json json = {
+      {"sites", {topology.sites[at(it.sites.first)].name, topology.sites[at(it.sites.second)].name}},
+      {"max_iteration_time_s", finite_or_null(it.max_iteration_s)},
+      {"unlimited_iteration_time_s", finite_or_null(it.unlimited_s)}};
+  json["least_bps"] = it.least ? ordered_json(it.rows[*it.least].bits_per_s) : ordered_json(nullptr);
+  json["rows"] = ordered_json::array();
+  for (const api::BandwidthRow& row : it.rows)
+    json["rows"].push_back({{"bandwidth_bps", row.bits_per_s},
+                            {"factor", row.factor},
+                            {"iteration_time_s", finite_or_null(row.iteration_s)},
+                            {"simulated_s", number_or_null(row.simulated_s)},
+                            {"throughput", row.throughput},
+                            {"is_enough", row.is_enough},
+                            {"shape", format_shape(row.plan)}});
+  return json;
+}
+
 }  // namespace
 
 ordered_json migration_json(const api::MigrationSummary& migration, const Topology& topology) {
@@ -339,6 +380,9 @@ ordered_json plan_document(const api::PlanAnswer& answer) {
   json["estimate"] = estimate_json(answer, input);
   if (answer.lower_bound) json["lower_bound"] = bound_json(*answer.lower_bound, objective);
   if (answer.explanation) json["explanation"] = explanation_json(answer, input);
+  if (answer.smallest_cluster) json["smallest_cluster"] = smallest_cluster_json(*answer.smallest_cluster);
+  if (answer.least_bandwidth)
+    json["least_bandwidth"] = least_bandwidth_json(*answer.least_bandwidth, topology);
   if (answer.warm_start) json["warm_start"] = warm_start_json(*answer.warm_start, objective, topology);
   json["finalists"] = finalists_json(answer);
   if (!answer.fastest_undisturbed.empty())

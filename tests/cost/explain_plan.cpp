@@ -314,7 +314,7 @@ TEST_CASE("the simulator agrees with every what-if") {
 TEST_CASE("doubling a link does not change others of the same rule") {
   Topology topology = flat_topology({2, 1, 1}, link_of(0, 1), link_of(0, 3));
   std::get<RuleLinks>(topology.links).links[1].capacity = BitsPerSecond(80);
-  double_link(topology, 0, 2);
+  scale_link(topology, 0, 2, 2);
   const auto bandwidth = [&](int from, int to) { return topology.link(from, to).bandwidth.value() / 8; };
   CHECK(bandwidth(0, 3) == 6);
   CHECK(bandwidth(3, 1) == 6);
@@ -323,7 +323,7 @@ TEST_CASE("doubling a link does not change others of the same rule") {
   CHECK(bandwidth(2, 3) == 3);
   CHECK(topology.link(0, 2).capacity.value() == 80);
   CHECK(bandwidth(0, 1) == 1);
-  double_link(topology, 0, 0);
+  scale_link(topology, 0, 0, 2);
   CHECK(bandwidth(0, 1) == 2);
   CHECK(bandwidth(0, 2) == 3);
 }
@@ -331,7 +331,7 @@ TEST_CASE("doubling a link does not change others of the same rule") {
 TEST_CASE("doubling works for measured links and access links") {
   Topology topology = flat_topology({2, 1}, fast, fast);
   topology.links = MeasuredLinks{Eigen::MatrixXd::Zero(3, 3), Eigen::MatrixXd::Ones(3, 3)};
-  double_link(topology, 1, 0);
+  scale_link(topology, 1, 0, 2);
   CHECK(topology.link(0, 2).bandwidth.value() == 2);
   CHECK(topology.link(2, 1).bandwidth.value() == 2);
   CHECK(topology.link(0, 1).bandwidth.value() == 1);
