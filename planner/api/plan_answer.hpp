@@ -81,6 +81,7 @@ struct PlanAnswer {
   std::vector<Finalist> finalists = {};  // beginning with the plan itself
   /// Per iteration by the criterion of the request; infinite if none is completed, empty if not simulated.
   std::optional<double> seconds = {};
+  double paid_share = 1;  // as in FinalistResult
   std::vector<SimulatedTimes> fastest_undisturbed = {};  // as in FoundPlans
   std::optional<CheckpointPeriod> checkpoint_period = {};
   std::optional<cost::PlanExplanation> explanation = {};
