@@ -21,33 +21,38 @@
 namespace dtfm::api {
 namespace {
 
-/// The objective of a candidate whose iterations take `seconds`; infinite if they never end.
-double value_of(const search::PlanCandidate& candidate, double seconds, const search::PlanScore& score) {
+/// The candidates contain the duration of their migration, so the score needs only the horizon.
+search::PlanScore simulation_score(const search::IterationSearchOptions& options, const Topology& topology) {
+  if (!options.warm) return {options.objective, topology};
+  return {options.objective, topology, nullptr, options.warm->horizon_s};
+}
+
+/// The objective of a candidate whose iterations take `seconds`; infinite if they never end. Devices that
+/// have left cost nothing, but those that wait for them do.
+double value_of(const search::PlanCandidate& candidate, double seconds, const FinalistResult& result,
+                const PlanRequest& request) {
   if (!std::isfinite(seconds)) return seconds;
-  return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd, candidate.migration);
+  const search::PlanScore score = simulation_score(request.options, request.problem.topology);
+  const double paid = traits(request.options.objective).is_money ? result.paid_share : 1;
+  return score.of(seconds, score.total_weight(candidate.plan) * paid, candidate.egress_usd,
+                  candidate.migration);
 }
 
 /// The indices of the candidates by simulated objective. Ties go to the shorter estimate, then to less
 /// sharding. Candidates that the simulator rejected come last.
 std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
                                             const std::vector<FinalistResult>& finalist_results,
-                                            const search::PlanScore& score) {
+                                            const PlanRequest& request) {
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
     return std::tuple(finalist_results[i].is_preliminary,
-                      value_of(candidates[i], finalist_results[i].seconds, score), candidates[i].iteration_s,
-                      candidates[i].plan.execution.optimizer_sharding);
+                      value_of(candidates[i], finalist_results[i].seconds, finalist_results[i], request),
+                      candidates[i].iteration_s, candidates[i].plan.execution.optimizer_sharding);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
   return order;
-}
-
-/// The candidates contain the duration of their migration, so the score needs only the horizon.
-search::PlanScore simulation_score(const search::IterationSearchOptions& options, const Topology& topology) {
-  if (!options.warm) return {options.objective, topology};
-  return {options.objective, topology, nullptr, options.warm->horizon_s};
 }
 
 /// Runs that were cut short are not usable, so an interrupt comes first.
@@ -89,8 +94,7 @@ std::vector<FinalistResult> simulate_by_halving(const std::vector<search::PlanCa
   std::vector<FinalistResult> results =
       simulate_finalists(candidates, request.scenarios, request.robust, work, /*runs=*/1);
   if (is_stopped(work)) return results;
-  std::vector<std::size_t> chosen =
-      rank_by_simulation(candidates, results, simulation_score(request.options, request.problem.topology));
+  std::vector<std::size_t> chosen = rank_by_simulation(candidates, results, request);
   chosen.resize(candidates_with_all_runs);
   if (const auto reference = fastest_undisturbed(results);
       reference && std::find(chosen.begin(), chosen.end(), *reference) == chosen.end())
@@ -168,19 +172,14 @@ std::vector<std::size_t> choose_periods_and_rank(const PlanRequest& request,
                                                  const std::optional<std::size_t>& reference,
                                                  std::vector<FinalistResult>& results) {
   const search::SearchOptions& common = request.options.common;
-  const search::PlanScore score = simulation_score(request.options, request.problem.topology);
-  std::vector<std::size_t> chosen = rank_by_simulation(candidates, results, score);
+  std::vector<std::size_t> chosen = rank_by_simulation(candidates, results, request);
   chosen.resize(std::min(chosen.size(), plans_with_own_period));
   if (reference) chosen.push_back(*reference);
   for (const std::size_t i : chosen)
     choose_checkpoint_period(candidates[i], request.scenarios, request.robust, until_time_limit(common),
                              results[i]);
-  return rank_by_simulation(candidates, results, score);
+  return rank_by_simulation(candidates, results, request);
 }
-
-}  // namespace
-
-namespace {
 
 FoundPlans search_once_and_simulate(const PlanRequest& request) {
   const search::IterationSearchOptions& options = request.options;
@@ -237,6 +236,7 @@ FoundPlans search_and_simulate(const PlanRequest& given) {
   job.automatic[Setting::optimizer_sharding] = false;
   job.execution.optimizer_sharding = OptimizerSharding::none;
   const long long evaluations = result.found.evaluations;
+  if (auto& limit = options.common.evaluations) limit = std::max({*limit - evaluations, *limit / 100, 1LL});
   FoundPlans unsharded = search_once_and_simulate(request);
   if (unsharded.simulation == SimulationStatus::done && unsharded.completes_iteration())
     result = std::move(unsharded);
@@ -253,9 +253,9 @@ namespace {
 void choose_least_sensitive(const PlanRequest& request, FoundPlans& result) {
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return;
   const search::IterationSearchOptions& options = request.options;
-  const search::PlanScore score = simulation_score(options, request.problem.topology);
   const auto value = [&](std::size_t i, double rise) {
-    return value_of(result.plans[i], result.finalist_results[i].seconds * (1 + rise), score);
+    const FinalistResult& it = result.finalist_results[i];
+    return value_of(result.plans[i], it.seconds * (1 + rise), it, request);
   };
   std::size_t count = 1;
   const double most = value(0, 0) * (1 + request.near_equal);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "planner/api/find_plans.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
@@ -198,4 +199,32 @@ TEST_CASE("plans for churn keep the evaluation budget") {
     request.options.common.evaluations = most;
     CHECK(find_plans(request).found.evaluations <= most + most / 100);
   }
+}
+
+// Two replicas with one micro-batch of 3 s each on devices of 1 and 2 USD/h; the first leaves at 31 s for
+// good. With redistribution, the other computes both. Without, it waits for the first to come back, and is
+// paid.
+TEST_CASE("devices are paid while they wait, and not while they are away") {
+  Problem problem{flat_topology({2}, link_of(0, 1e15), link_of(0, 1e15)), chain_job(1, 0, 1), {}};
+  problem.job.training.global_batch = 2;
+  problem.topology.edit().devices[0].price = DollarsPerHour(1);
+  problem.topology.edit().devices[1].price = DollarsPerHour(2);
+  const auto job = std::make_shared<const search::DecidedJob>(
+      problem, problem.job, std::vector{1},
+      std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants));
+  const search::PlanScore score(Objective::cost_per_token, problem.topology);
+  const search::PlanCandidate candidate = search::evaluate_plan(job, plan_of(problem.job, 1, 2, 1), score);
+  CHECK(candidate.score == Approx(3 * 3 / 3600.0));
+  NamedScenario named = departures({{31, 0}}, 100);
+  named.scenario.events.push_back({61, 0, sim::DeviceEvent::Kind::join});
+  named.scenario.on_failure = sim::FailurePolicy::wait;
+  const FinalistResult result =
+      simulate_finalists({candidate}, {nominal_scenario(), named}, RobustCriterion::mean, 1).front();
+  REQUIRE(result.simulated.size() == 2);
+  // Iterations end at 3, 6, …, 30 s, from 61 s on at 64, …, 100 s: 10 + 13 in 100 s. The first device is away
+  // for 30 of them: (1 · 70 + 2 · 100) ÷ 300.
+  CHECK(result.simulated[0].paid_share == 1);
+  CHECK(result.simulated[1].mean_s == Approx(100.0 / 23));
+  CHECK(result.simulated[1].paid_share == Approx(270.0 / 300));
+  CHECK(result.paid_share == Approx(0.9));
 }
