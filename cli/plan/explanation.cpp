@@ -50,6 +50,12 @@ std::string format_explanation(const api::PlanAnswer& answer) {
   const io::ExplanationText sentences = io::explanation_text(answer);
   std::string text = styled(Style::heading, "Bottleneck") + "\n";
   for (const std::string& sentence : sentences.summary) text += "  " + sentence + "\n";
+  const auto add_block = [&](const char* heading, const std::vector<std::string>& lines) {
+    if (!lines.empty()) text += "\n" + styled(Style::heading, heading) + "\n";
+    for (const std::string& line : lines) text += "  " + line + "\n";
+  };
+  add_block("Messages between stages of the slowest pipeline", sentences.messages);
+  add_block("Devices with little work", sentences.devices);
   Rows rows = {{"What if, one change at a time", "estimated s", "gain"}};
   std::string impossible;
   std::size_t links = 0, other_links = 0;

@@ -73,7 +73,7 @@ class IterationWriter {
     }
     for (const auto& it : s_.simulated())
       text += row("simulated", it.mean_s,
-                  it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
+                  it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario + cost_note(it));
     const bool is_time = !traits(s_.objective).device_weight;
     if (s_.lower_bound && is_time) text += row("lower bound", s_.lower_bound->value, bound_note());
     text += rates();
@@ -216,6 +216,15 @@ class IterationWriter {
     return text + "\n";
   }
 
+  /// What tokens cost under a scenario: devices are paid as long as they are available, also while they wait.
+  std::string cost_note(const api::SimulatedTimes& it) const {
+    const auto& estimate = *s_.estimate;
+    if (!estimate.usd_per_million_tokens || !std::isfinite(it.mean_s)) return "";
+    const double egress = estimate.egress_usd_per_million_tokens,
+                 devices = (*estimate.usd_per_million_tokens - egress) * it.mean_s / estimate.iteration_s;
+    return fmt::format(", {:.4g} USD per million {}", devices * it.paid_share + egress, name_of(input_));
+  }
+
   static std::string format_rate(double rate) {
     return rate < 100 ? fmt::format("{:.3g}", rate) : with_thousands(std::llround(rate));
   }
@@ -274,7 +283,8 @@ class IterationWriter {
 std::string format_iteration_summary(const api::PlanAnswer& answer,
                                      const std::vector<TargetChange>& changes) {
   const IterationWriter writer(answer);
-  return join_blocks({writer.title(changes) + format_remarks("warning", io::notes_of(answer)), writer.times(),
+  return join_blocks({writer.title(changes) + format_remarks("warning", io::notes_of(answer)),
+                      format_smallest_cluster(answer), format_least_bandwidth(answer), writer.times(),
                       writer.robustness(), writer.warm_start(), writer.stages(),
                       format_pipelines(answer.problem.topology, answer.plan) + writer.unused(),
                       writer.finalists(), writer.target_times(), writer.advice(), writer.explanation()});

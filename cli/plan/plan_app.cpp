@@ -42,6 +42,8 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan --describe-model --model Qwen3-8B/config.json --format json
   dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
   dtfm-plan worldwide.yaml --objective comm-cost --prove
+  dtfm-plan worldwide.yaml --objective smallest-cluster --max-iteration-time 60
+  dtfm-plan worldwide.yaml --objective least-bandwidth --link oregon,virginia
   dtfm-plan worldwide.yaml --pareto front.json && jq '.points[0].plan' front.json > fastest.json
   dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
   dtfm-plan worldwide.yaml --score plan-from-elsewhere.json --advise
@@ -70,13 +72,32 @@ double parse_horizon(const std::string& text) {
   throw Error("--horizon", fmt::format("expected a time above zero; found {}", io::quote(text)));
 }
 
+/// Objectives and questions.
+std::vector<std::string_view> objective_names() {
+  std::vector<std::string_view> names = names_in(objective_table());
+  for (const api::QuestionTraits& it : api::question_table) names.push_back(it.name);
+  return names;
+}
+
 void set_objective(const std::string& name, PlanOptions& options) {
+  options.objective_given = true;
+  for (const api::QuestionTraits& it : api::question_table)
+    if (it.name == name) {
+      options.question = it.kind;
+      return;
+    }
   const std::optional<Objective> objective = kind_named(objective_table(), name);
   if (!objective)
-    throw Error("--objective", fmt::format("unknown {}; {}", io::quote(name),
-                                           io::suggestion(name, names_in(objective_table()))));
+    throw Error("--objective",
+                fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, objective_names())));
   options.objective = *objective;
-  options.objective_given = true;
+}
+
+void set_link(const std::string& text, PlanOptions& options) {
+  const std::size_t comma = text.find(',');
+  if (comma == std::string::npos || comma == 0 || comma + 1 == text.size())
+    throw Error("--link", fmt::format("expected two sites, as SITE,SITE; found {}", io::quote(text)));
+  options.link = {text.substr(0, comma), text.substr(comma + 1)};
 }
 
 api::RobustCriterion parse_robust_criterion(const std::string& name) {
@@ -151,12 +172,26 @@ std::vector<std::string> strategy_names() {
 
 void add_search_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::search);
-  const auto names = names_in(objective_table());
+  const auto names = objective_names();
   const auto objective =
       add_option(app, "--objective", "NAME",
                  fmt::format("{} or [{}]", fmt::join(names.begin() + 1, names.end(), ", "), names.front()),
                  [&](const std::string& text) { set_objective(text, options); });
   set_completion_values(*objective, {names.begin(), names.end()});
+  add_option(app, "--max-iteration-time", "S",
+             "with smallest-cluster or least-bandwidth: seconds of an iteration that are enough",
+             [&](const std::string& text) {
+               options.max_iteration_s = parse_positive_seconds("--max-iteration-time", text);
+             });
+  add_option(app, "--min-throughput", "SHARE",
+             "with least-bandwidth: share of the throughput with an unlimited link that is enough [0.95]",
+             [&](const std::string& text) {
+               options.min_throughput = parse_fraction_below_one("--min-throughput", text);
+               if (*options.min_throughput == 0) throw Error("--min-throughput", "must be above 0");
+             });
+  add_option(app, "--link", "SITE,SITE",
+             "with least-bandwidth: the ends of the link [the pair of sites that the plan uses longest]",
+             [&](const std::string& text) { set_link(text, options); });
   const auto strategy =
       add_option(app, "--strategy", "NAME",
                  "with --objective comm-cost: search strategy; see --list-strategies [evolutionary]",
@@ -245,20 +280,22 @@ void reject_search_options(const CLI::App& app) {
 }
 
 void reject_options_with_diff(const CLI::App& app) {
-  reject_options(app, {"--model",      "--sequence",
-                       "--job",        "--batch",
-                       "--objective",  "--pipeline",
-                       "--data",       "--tensor",
-                       "--score",      "--ranks",
-                       "--warm-start", "--horizon",
-                       "--scenario",   "--finalists",
-                       "--robust",     "--strategy",
-                       "--seed",       "--evaluations",
-                       "--time-limit", "--prove",
-                       "--explain",    "--calibration",
-                       "--pareto",     "--advise",
-                       "--report",     "--uniform-pipelines",
-                       "--near-equal", "--target"},
+  reject_options(app, {"--model",         "--sequence",
+                       "--job",           "--batch",
+                       "--objective",     "--pipeline",
+                       "--data",          "--tensor",
+                       "--score",         "--ranks",
+                       "--warm-start",    "--horizon",
+                       "--scenario",      "--finalists",
+                       "--robust",        "--strategy",
+                       "--seed",          "--evaluations",
+                       "--time-limit",    "--prove",
+                       "--explain",       "--calibration",
+                       "--pareto",        "--advise",
+                       "--report",        "--uniform-pipelines",
+                       "--near-equal",    "--target",
+                       "--link",          "--max-iteration-time",
+                       "--min-throughput"},
                  "cannot be combined with --diff");
 }
 
@@ -270,6 +307,23 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
   if (options.score && options.warm_start) throw Error("--warm-start", "cannot be combined with --score");
 }
 
+/// Throws Error for options that a question does not support, or that require another one.
+void check_question(const CLI::App& app, const PlanOptions& options) {
+  const bool asks_bandwidth = options.question == api::QuestionKind::least_bandwidth;
+  if (options.max_iteration_s && !options.question)
+    throw Error("--max-iteration-time", "requires --objective smallest-cluster or least-bandwidth");
+  for (const auto& [option, is_given] : {std::pair("--min-throughput", options.min_throughput.has_value()),
+                                         std::pair("--link", options.link.has_value())})
+    if (is_given && !asks_bandwidth) throw Error(option, "requires --objective least-bandwidth");
+  if (options.max_iteration_s && options.min_throughput)
+    throw Error("--min-throughput", "cannot be combined with --max-iteration-time");
+  if (options.question)
+    reject_options(
+        app, {"--score", "--warm-start", "--pareto", "--scenario", "--strategy", "--prove", "--time-limit"},
+        fmt::format("cannot be combined with --objective {}",
+                    api::question_table[static_cast<std::size_t>(*options.question)].name));
+}
+
 void check_plan_options(const CLI::App& app, const PlanOptions& options) {
   if (options.diff) return reject_options_with_diff(app);
   if (options.topology.empty() && !options.list_strategies && !options.list_targets &&
@@ -277,6 +331,7 @@ void check_plan_options(const CLI::App& app, const PlanOptions& options) {
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
   check_score(app, options);
   if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");
+  check_question(app, options);
   if (options.pareto)
     reject_options(app, {"--report", "--score", "--warm-start"}, "cannot be combined with --pareto");
 }

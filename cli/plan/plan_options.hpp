@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/common/output_format.hpp"
@@ -25,9 +26,12 @@ struct PlanOptions {
   std::optional<int> batch;          // sequences; if not given: that of the job
   Objective objective = Objective::iteration_time;
   bool objective_given = false;
-  std::optional<int> pipeline, data;              // empty if not given, or auto
-  bool pipeline_auto = false, data_auto = false;  // `auto` overrides the job
-  std::optional<int> tensor;                      // empty if not given, or auto
+  std::optional<api::QuestionKind> question;  // named by --objective; the objective is then iteration time
+  std::optional<double> max_iteration_s, min_throughput;
+  std::optional<std::pair<std::string, std::string>> link;  // names of two sites
+  std::optional<int> pipeline, data;                        // empty if not given, or auto
+  bool pipeline_auto = false, data_auto = false;            // `auto` overrides the job
+  std::optional<int> tensor;                                // empty if not given, or auto
   bool tensor_auto = false;
   std::optional<int> context, expert;  // as tensor
   bool context_auto = false, expert_auto = false;

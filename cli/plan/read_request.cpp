@@ -1,5 +1,6 @@
 #include "cli/plan/read_request.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -110,6 +111,24 @@ void set_search_options(const PlanOptions& options, api::PlanRequest& request) {
   search.keeps_pareto_front = options.pareto.has_value();
 }
 
+/// Throws Error if a site of --link does not exist.
+std::optional<api::PlanQuestion> question_of(const PlanOptions& options, const Topology& topology) {
+  if (!options.question) return std::nullopt;
+  api::PlanQuestion question{.kind = *options.question, .max_iteration_s = options.max_iteration_s};
+  question.min_throughput = options.min_throughput.value_or(api::default_min_throughput);
+  if (!options.link) return question;
+  std::vector<std::string_view> names;
+  for (const Site& site : topology.sites) names.push_back(site.name);
+  const auto number_of = [&](const std::string& name) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end())
+      throw Error("--link", fmt::format("unknown site {}; {}", io::quote(name), io::suggestion(name, names)));
+    return static_cast<int>(found - names.begin());
+  };
+  question.sites = {number_of(options.link->first), number_of(options.link->second)};
+  return question;
+}
+
 }  // namespace
 
 PlanInput read_plan_input(const PlanOptions& options) {
@@ -154,6 +173,7 @@ PlanInput read_plan_input(const PlanOptions& options) {
   request.strategy = options.strategy;
   request.explains = options.explain;
   request.advises = options.advise;
+  request.question = question_of(options, problem.topology);
   request.running_plan = options.warm_start.value_or("");
   return input;
 }

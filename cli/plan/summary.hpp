@@ -30,4 +30,8 @@ std::string format_warm_start(const api::WarmStartAnswer& warm, Objective object
 /// A table of the devices and what they fetch; empty if no state is migrated.
 std::string format_migration(const api::MigrationSummary& migration, const Topology& topology);
 
+/// Tables of the answers to questions; empty without one.
+std::string format_smallest_cluster(const api::PlanAnswer& answer);
+std::string format_least_bandwidth(const api::PlanAnswer& answer);
+
 }  // namespace dtfm::cli

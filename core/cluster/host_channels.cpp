@@ -1,6 +1,7 @@
 #include "core/cluster/host_channels.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -10,31 +11,45 @@ namespace dtfm {
 
 HostChannels::HostChannels(const Topology& topology, std::span<const int> devices)
     : topology_(topology), devices_(devices.begin(), devices.end()) {
-  std::vector<std::size_t> first;  // by device: the first one on the same host
-  std::map<int, std::size_t> first_of_host;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    const int host = topology.devices[at(devices[i])].host;
-    members_[host].push_back(devices[i]);
-    first.push_back(first_of_host.emplace(host, i).first->second);
-    order_.push_back(i);
-  }
-  std::stable_sort(order_.begin(), order_.end(),
-                   [&](std::size_t a, std::size_t b) { return first[a] < first[b]; });
+  const auto host_of = [&](int device) { return topology.devices[at(device)].host; };
   // Devices of one link class with equal limits are interchangeable, so it does not matter which of them form
   // a pair. Those of different classes must be paired in the same way on all hosts.
   const auto* rules = std::get_if<RuleLinks>(&topology.links);
   const auto key = [&](int device) {
     const Device& it = topology.devices[at(device)];
-    return std::tuple(rules ? rules->link_class[at(device)] : 0, it.uplink, it.downlink, device);
+    return std::tuple(it.host, rules ? rules->link_class[at(device)] : 0, it.uplink, it.downlink, device);
   };
-  for (auto& [host, members] : members_)
-    std::sort(members.begin(), members.end(), [&](int a, int b) { return key(a) < key(b); });
+  members_ = devices_;
+  std::sort(members_.begin(), members_.end(), [&](int a, int b) { return key(a) < key(b); });
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    hosts_ += i == 0 || host_of(members_[i]) != host_of(members_[i - 1]) ? 1 : 0;
+  order_.resize(devices.size());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  if (at(hosts_) == devices.size()) return;
+  std::vector<std::size_t> by_host = order_, first(devices.size());  // by device: the first on the same host
+  std::stable_sort(by_host.begin(), by_host.end(),
+                   [&](std::size_t a, std::size_t b) { return host_of(devices_[a]) < host_of(devices_[b]); });
+  for (std::size_t i = 0; i < by_host.size(); ++i) {
+    const bool is_first = i == 0 || host_of(devices_[by_host[i]]) != host_of(devices_[by_host[i - 1]]);
+    first[by_host[i]] = is_first ? by_host[i] : first[by_host[i - 1]];
+  }
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](std::size_t a, std::size_t b) { return first[a] < first[b]; });
+}
+
+std::span<const int> HostChannels::members(int host) const {
+  const auto host_of = [&](int device) { return topology_.devices[at(device)].host; };
+  const auto begin =
+      std::partition_point(members_.begin(), members_.end(), [&](int it) { return host_of(it) < host; });
+  const auto end = std::find_if(begin, members_.end(), [&](int it) { return host_of(it) != host; });
+  return {begin, end};
 }
 
 std::vector<std::pair<int, int>> HostChannels::between(int from, int to) const {
   const int host = topology_.devices[at(from)].host, other = topology_.devices[at(to)].host;
   if (host == other) return {{from, to}};
-  const std::vector<int>&senders = members_.at(host), &receivers = members_.at(other);
+  if (at(hosts_) == devices_.size()) return {{from, to}};
+  const std::span<const int> senders = members(host), receivers = members(other);
   const std::size_t count = std::min(senders.size(), receivers.size());
   if (count == 1) return {{from, to}};
   std::vector<std::pair<int, int>> pairs;

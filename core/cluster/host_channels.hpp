@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,7 +21,7 @@ class HostChannels {
  public:
   HostChannels(const Topology& topology, std::span<const int> devices);
 
-  int hosts() const { return static_cast<int>(members_.size()); }
+  int hosts() const { return hosts_; }
   /// Indices of the devices, host by host. Hosts, and the devices of each, are in the order of the arguments.
   const std::vector<std::size_t>& order() const { return order_; }
   /// The sender and the receiver of each part of a message between these two devices of the collective; only
@@ -32,9 +31,12 @@ class HostChannels {
   std::vector<std::pair<int, int>> next_in_ring(std::size_t position) const;
 
  private:
+  std::span<const int> members(int host) const;
+
   const Topology& topology_;
   std::vector<int> devices_;
-  std::map<int, std::vector<int>> members_;  // by host
+  std::vector<int> members_;  // by host; on a host, as they are paired
+  int hosts_ = 0;
   std::vector<std::size_t> order_;
 };
 

@@ -524,9 +524,9 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "Requires `gradient_sync` ring or sharded-ps; zero1 also runs with hierarchical and "
              "hierarchical-ring, which partition inside each site (HSDP). zero2 and zero3 communicate once "
              "per micro-batch, and require pipelines of one stage on one device, without interleaving. "
-             "`auto` means `none` if "
-             "devices leave under `--scenario`, because no other device has the shards of one that "
-             "leaves. Bytes and memory: [how it works](../how-it-works.md#sharded-optimizers)",
+             "If devices leave under `--scenario`, `auto` means `none` unless there is [a checkpoint that has "
+             "their shards](../how-it-works.md#failures-with-a-sharded-optimizer). Bytes and memory: "
+             "[how it works](../how-it-works.md#sharded-optimizers)",
          .may_be_auto = true,
          .is_in_plan_summary = true,
          .runs = run_optimizer_shardings,

@@ -56,4 +56,45 @@ int sharing_replicas(const Topology& topology, const Plan& plan) {
                                : static_cast<int>(plan.pipelines.size());
 }
 
+StateShares::StateShares(const Topology& topology, const Plan& plan)
+    : topology_(topology), plan_(plan), count_(sharing_replicas(topology, plan)) {
+  const GradientSyncTraits& sync = traits(plan.execution.gradient_sync);
+  const bool is_sharded = traits(plan.execution.optimizer_sharding).optimizer;
+  is_numbered_by_site_ = is_sharded && sync.shares_by_site() && !sync.has_instances;
+  std::map<std::vector<int>, int> numbers;  // of pipelines that can be in one instance, by their sites
+  for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+    const bool has_instances = is_sharded && sync.has_instances;
+    const int number =
+        has_instances ? numbers[pipeline_sites(topology, plan.pipelines[i])]++ : static_cast<int>(i);
+    of_pipeline_.push_back(number % count_);
+  }
+}
+
+std::vector<std::pair<StateShares::Layers, int>> StateShares::of(int pipeline, int stage, int rank) const {
+  const Layers all = plan_.pipelines[at(pipeline)].stages[at(stage)].layers;
+  if (!is_numbered_by_site_) return {{all, of_pipeline_[at(pipeline)]}};
+  std::vector<std::pair<Layers, int>> result;
+  for (int layer = all.first; layer < all.second; ++layer) {
+    const int share = share_of_layer(pipeline, stage, rank, layer);
+    if (!result.empty() && result.back().second == share)
+      result.back().first.second = layer + 1;
+    else
+      result.push_back({{layer, layer + 1}, share});
+  }
+  return result;
+}
+
+/// The number of earlier pipelines whose device at the same rank is at the same site.
+int StateShares::share_of_layer(int pipeline, int stage, int rank, int layer) const {
+  const int site =
+      topology_.devices[at(plan_.pipelines[at(pipeline)].stages[at(stage)].devices[at(rank)])].site;
+  int before = 0;
+  for (int i = 0; i < pipeline; ++i)
+    for (const Stage& it : plan_.pipelines[at(i)].stages)
+      if (it.layers.first <= layer && layer < it.layers.second && at(rank) < it.devices.size() &&
+          topology_.devices[at(it.devices[at(rank)])].site == site)
+        ++before;
+  return before < count_ ? before : no_index;
+}
+
 }  // namespace dtfm

@@ -1,6 +1,7 @@
 #include "planner/api/finalist_simulation.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::api {
@@ -35,6 +37,18 @@ sim::Distribution completion_intervals(const sim::SimReport& report) {
   }
   if (report.length_s - before > longest) seconds.push_back(report.length_s - before);
   return sim::distribution(std::move(seconds));
+}
+
+double paid_share(const sim::SimReport& report, const Plan& plan, const Topology& topology) {
+  const auto whole = search::price_of(topology, plan);
+  if (!report.useful || !whole || whole->value() == 0 || report.length_s <= 0) return 1;
+  double paid = 0;
+  for (const sim::DeviceReport& it : report.devices) {
+    const auto price = price_of(topology, it.device);
+    if (!price) return 1;
+    paid += price->value() * (1 - it.down_s / report.length_s);
+  }
+  return paid / whole->value();
 }
 
 /// With churn the mean is over the whole run. If the run deadlocked, it is over the whole horizon, and the
@@ -83,6 +97,7 @@ SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScen
     const SimulatedTimes times = summarize_run(report, named, problem.topology);
     if (result.why_none.empty()) result.why_none = times.why_none;
     result.mean_s += times.mean_s / runs;
+    result.paid_share += (paid_share(report, candidate.plan, problem.topology) - 1) / runs;
     result.p95_s += times.p95_s / runs;
     result.max_s = std::max(result.max_s, times.max_s);
   }
@@ -130,6 +145,22 @@ double aggregate_seconds(const std::vector<SimulatedTimes>& times,
   if (robust == RobustCriterion::mean) return sum / count;
   return robust == RobustCriterion::p95 ? p95 : worst;
 }
+
+namespace {
+
+double aggregate_paid_share(const std::vector<SimulatedTimes>& times,
+                            const std::vector<NamedScenario>& scenarios) {
+  const bool is_churn = is_under_churn(scenarios);
+  double paid_s = 0, all_s = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (!std::isfinite(times[i].mean_s) || (is_churn && !has_departures(scenarios[i].scenario))) continue;
+    paid_s += times[i].mean_s * times[i].paid_share;
+    all_s += times[i].mean_s;
+  }
+  return all_s > 0 ? paid_s / all_s : 1;
+}
+
+}  // namespace
 
 std::vector<search::PlanCandidate> affordable_candidates(const std::vector<search::PlanCandidate>& candidates,
                                                          double max_tasks) {
@@ -194,8 +225,10 @@ std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCan
     if (done[i].checkpoint_period_s) finalist_result.checkpoint_period = {*done[i].checkpoint_period_s};
     finalist_result.was_stopped = finalist_result.was_stopped || done[i].was_stopped;
   }
-  for (FinalistResult& finalist_result : finalist_results)
+  for (FinalistResult& finalist_result : finalist_results) {
     finalist_result.seconds = aggregate_seconds(finalist_result.simulated, scenarios, robust);
+    finalist_result.paid_share = aggregate_paid_share(finalist_result.simulated, scenarios);
+  }
   return finalist_results;
 }
 

@@ -38,6 +38,9 @@ struct SimulatedTimes {
   std::string scenario;
   double mean_s = 0, p95_s = 0, max_s = 0;
   std::string why_none = {};  // why no iteration was completed
+  /// What the run's devices cost, each as long as it is available, whether it computes or waits, relative to
+  /// the plan's devices for the whole time; 1 without departures, or if a price is unknown.
+  double paid_share = 1;
 };
 
 /// Where the time between checkpoints comes from, under scenarios that leave it open.
@@ -52,6 +55,7 @@ struct FinalistResult {
   std::string error;                      // why the simulator rejected the plan; empty if it did not
   std::vector<SimulatedTimes> simulated;  // by scenario
   double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
+  double paid_share = 1;         // SimulatedTimes::paid_share over the scenarios that count, weighted by time
   bool was_stopped = false;      // before all of its runs ended; then `seconds` is infinite
   bool is_preliminary = false;   // of a single run of random scenarios, because others were faster
   Sensitivity sensitivity = {};  // only of the best and near-equal plans

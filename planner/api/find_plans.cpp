@@ -21,33 +21,38 @@
 namespace dtfm::api {
 namespace {
 
-/// The objective of a candidate whose iterations take `seconds`; infinite if they never end.
-double value_of(const search::PlanCandidate& candidate, double seconds, const search::PlanScore& score) {
+/// The candidates contain the duration of their migration, so the score needs only the horizon.
+search::PlanScore simulation_score(const search::IterationSearchOptions& options, const Topology& topology) {
+  if (!options.warm) return {options.objective, topology};
+  return {options.objective, topology, nullptr, options.warm->horizon_s};
+}
+
+/// The objective of a candidate whose iterations take `seconds`; infinite if they never end. Devices that
+/// have left cost nothing, but those that wait for them do.
+double value_of(const search::PlanCandidate& candidate, double seconds, const FinalistResult& result,
+                const PlanRequest& request) {
   if (!std::isfinite(seconds)) return seconds;
-  return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd, candidate.migration);
+  const search::PlanScore score = simulation_score(request.options, request.problem.topology);
+  const double paid = traits(request.options.objective).is_money ? result.paid_share : 1;
+  return score.of(seconds, score.total_weight(candidate.plan) * paid, candidate.egress_usd,
+                  candidate.migration);
 }
 
 /// The indices of the candidates by simulated objective. Ties go to the shorter estimate, then to less
 /// sharding. Candidates that the simulator rejected come last.
 std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
                                             const std::vector<FinalistResult>& finalist_results,
-                                            const search::PlanScore& score) {
+                                            const PlanRequest& request) {
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
     return std::tuple(finalist_results[i].is_preliminary,
-                      value_of(candidates[i], finalist_results[i].seconds, score), candidates[i].iteration_s,
-                      candidates[i].plan.execution.optimizer_sharding);
+                      value_of(candidates[i], finalist_results[i].seconds, finalist_results[i], request),
+                      candidates[i].iteration_s, candidates[i].plan.execution.optimizer_sharding);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
   return order;
-}
-
-/// The candidates contain the duration of their migration, so the score needs only the horizon.
-search::PlanScore simulation_score(const search::IterationSearchOptions& options, const Topology& topology) {
-  if (!options.warm) return {options.objective, topology};
-  return {options.objective, topology, nullptr, options.warm->horizon_s};
 }
 
 /// Runs that were cut short are not usable, so an interrupt comes first.
@@ -89,8 +94,7 @@ std::vector<FinalistResult> simulate_by_halving(const std::vector<search::PlanCa
   std::vector<FinalistResult> results =
       simulate_finalists(candidates, request.scenarios, request.robust, work, /*runs=*/1);
   if (is_stopped(work)) return results;
-  std::vector<std::size_t> chosen =
-      rank_by_simulation(candidates, results, simulation_score(request.options, request.problem.topology));
+  std::vector<std::size_t> chosen = rank_by_simulation(candidates, results, request);
   chosen.resize(candidates_with_all_runs);
   if (const auto reference = fastest_undisturbed(results);
       reference && std::find(chosen.begin(), chosen.end(), *reference) == chosen.end())
@@ -121,37 +125,38 @@ std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandi
   return results;
 }
 
-/// No other device has the shards of one that leaves, so the simulator rejects such runs (TrainingRun).
-/// Throws Error if the job fixes a sharding.
-void leave_out_sharding_under_churn(PlanRequest& request) {
-  if (!is_under_churn(request.scenarios)) return;
+/// Unless there are checkpoints, no plan with a sharded optimizer survives departures (TrainingRun). Throws
+/// Error if the job fixes a sharding.
+void leave_out_lost_sharding(PlanRequest& request) {
+  if (!is_under_churn(request.scenarios) || survives_sharded(request.scenarios)) return;
   Job& job = request.problem.job;
   job.automatic[Setting::optimizer_sharding] = false;
   if (job.execution.optimizer_sharding != OptimizerSharding::none)
     throw Error(
-        "", fmt::format("optimizer_sharding {} cannot run under scenarios in which devices leave, because "
-                        "no other device has the shards of one that leaves; use none",
+        "", fmt::format("optimizer_sharding {} cannot run under these scenarios, because no other device has "
+                        "the optimizer shards of one that leaves; use policy restart or wait with a "
+                        "checkpoint, or optimizer_sharding none",
                         name_of(job.execution.optimizer_sharding)));
 }
 
-/// Whether plans for churn are added to the finalists, because devices leave. A warm start continues a
-/// running plan, and a Pareto front has none.
-bool adds_churn_plans(const PlanRequest& request) {
+/// Whether the plan is compared with the one that is fastest undisturbed, because devices leave. A warm start
+/// continues a running plan, and a Pareto front has its own order.
+bool has_undisturbed_reference(const PlanRequest& request) {
   return is_under_churn(request.scenarios) && !request.options.warm && !request.options.keeps_pareto_front;
 }
 
-/// The finalists, followed by plans for churn, which take at most `evaluations`.
-std::vector<search::PlanCandidate> with_churn_plans(const PlanRequest& request,
-                                                    const std::optional<long long>& evaluations,
-                                                    const std::vector<search::PlanCandidate>& finalists,
-                                                    FoundPlans& result) {
-  std::vector<search::PlanCandidate> all = finalists;
-  if (!adds_churn_plans(request)) return all;
-  search::IterationSearchOptions options = request.options;
-  options.common.evaluations = evaluations;
-  search::EvaluatedPlans more = churn_plans(request.problem, options, request.scenarios, finalists);
-  result.found.evaluations += more.evaluations;
-  for (search::PlanCandidate& it : more.plans) all.push_back(std::move(it));
+/// The finalists that are affordable, and under churn the same with flushes, and the plan that is fastest
+/// undisturbed.
+std::vector<search::PlanCandidate> simulated_candidates(const PlanRequest& request,
+                                                        const search::IterationSearchResult& found) {
+  std::vector<search::PlanCandidate> all = affordable_candidates(found.finalists);
+  if (!has_undisturbed_reference(request)) return all;
+  if (const auto& fastest = found.fastest_undisturbed) {
+    const auto is_same = [&](const search::PlanCandidate& it) { return it.plan == fastest->plan; };
+    if (std::none_of(all.begin(), all.end(), is_same)) all.push_back(*fastest);
+  }
+  for (search::PlanCandidate& it : plans_with_flushes(request.problem, request.options.objective, all))
+    all.push_back(std::move(it));
   return all;
 }
 
@@ -167,28 +172,17 @@ std::vector<std::size_t> choose_periods_and_rank(const PlanRequest& request,
                                                  const std::optional<std::size_t>& reference,
                                                  std::vector<FinalistResult>& results) {
   const search::SearchOptions& common = request.options.common;
-  const search::PlanScore score = simulation_score(request.options, request.problem.topology);
-  std::vector<std::size_t> chosen = rank_by_simulation(candidates, results, score);
+  std::vector<std::size_t> chosen = rank_by_simulation(candidates, results, request);
   chosen.resize(std::min(chosen.size(), plans_with_own_period));
   if (reference) chosen.push_back(*reference);
   for (const std::size_t i : chosen)
     choose_checkpoint_period(candidates[i], request.scenarios, request.robust, until_time_limit(common),
                              results[i]);
-  return rank_by_simulation(candidates, results, score);
+  return rank_by_simulation(candidates, results, request);
 }
 
-}  // namespace
-
-FoundPlans search_and_simulate(const PlanRequest& given) {
-  PlanRequest request = given;
-  search::IterationSearchOptions& options = request.options;
-  if (!options.common.begin) options.common.begin = now_of(options.common.ranks);
-  leave_out_sharding_under_churn(request);
-  std::optional<long long> for_churn = options.common.evaluations;  // half of them
-  if (for_churn && adds_churn_plans(request)) {
-    *for_churn /= 2;
-    *options.common.evaluations -= *for_churn;
-  }
+FoundPlans search_once_and_simulate(const PlanRequest& request) {
+  const search::IterationSearchOptions& options = request.options;
   FoundPlans result;
   if (options.keeps_pareto_front) result.front = search::search_pareto(request.problem, options);
   result.found = result.front ? result.front->result : search::search_iteration(request.problem, options);
@@ -198,18 +192,16 @@ FoundPlans search_and_simulate(const PlanRequest& given) {
     result.simulation = SimulationStatus::out_of_memory;
     return result;
   }
-  const std::vector<search::PlanCandidate> affordable = affordable_candidates(finalists);
   const std::vector<search::PlanCandidate> candidates =
-      result.front ? result.front->candidates : with_churn_plans(request, for_churn, affordable, result);
+      result.front ? result.front->candidates : simulated_candidates(request, result.found);
   std::vector<FinalistResult> finalist_results;
   if (!is_stopped(options.common)) finalist_results = simulate_in_time(candidates, request);
   result.simulation = simulation_status(finalist_results, options.common);
   if (result.simulation == SimulationStatus::failed) result.simulation_error = finalist_results.front().error;
   if (result.simulation != SimulationStatus::done) return result;
   result.plans.clear();
-  const bool has_churn_plans = candidates.size() > affordable.size() && !result.front;
   std::optional<std::size_t> reference;
-  if (has_churn_plans) reference = fastest_undisturbed(finalist_results);
+  if (has_undisturbed_reference(request)) reference = fastest_undisturbed(finalist_results);
   for (const std::size_t i :
        choose_periods_and_rank(request, result.front ? finalists : candidates, reference, finalist_results)) {
     const FinalistResult& it = finalist_results[i];
@@ -222,6 +214,36 @@ FoundPlans search_and_simulate(const PlanRequest& given) {
   return result;
 }
 
+}  // namespace
+
+/// The replicas that are left when one stops may not have the memory for its share of the optimizer state. If
+/// no plan survives for this reason, the search is repeated without sharding.
+FoundPlans search_and_simulate(const PlanRequest& given) {
+  PlanRequest request = given;
+  search::IterationSearchOptions& options = request.options;
+  if (!options.common.begin) options.common.begin = now_of(options.common.ranks);
+  leave_out_lost_sharding(request);
+  if (!options.keeps_pareto_front)
+    options.churn = churn_of(request.scenarios, request.problem.topology->size());
+  FoundPlans result = search_once_and_simulate(request);
+  const bool is_complete = result.simulation == SimulationStatus::done && result.completes_iteration();
+  const bool may_complete_unsharded =
+      result.simulation == SimulationStatus::done || result.simulation == SimulationStatus::failed;
+  Job& job = request.problem.job;
+  if (is_complete || !may_complete_unsharded || options.churn.empty() ||
+      !job.automatic[Setting::optimizer_sharding] || is_stopped(until_time_limit(options.common)))
+    return result;
+  job.automatic[Setting::optimizer_sharding] = false;
+  job.execution.optimizer_sharding = OptimizerSharding::none;
+  const long long evaluations = result.found.evaluations;
+  if (auto& limit = options.common.evaluations) limit = std::max({*limit - evaluations, *limit / 100, 1LL});
+  FoundPlans unsharded = search_once_and_simulate(request);
+  if (unsharded.simulation == SimulationStatus::done && unsharded.completes_iteration())
+    result = std::move(unsharded);
+  result.found.evaluations += evaluations;
+  return result;
+}
+
 namespace {
 
 /// Of the plans within `near_equal` of the best one, moves the one that is best in the mean over all
@@ -231,9 +253,9 @@ namespace {
 void choose_least_sensitive(const PlanRequest& request, FoundPlans& result) {
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return;
   const search::IterationSearchOptions& options = request.options;
-  const search::PlanScore score = simulation_score(options, request.problem.topology);
   const auto value = [&](std::size_t i, double rise) {
-    return value_of(result.plans[i], result.finalist_results[i].seconds * (1 + rise), score);
+    const FinalistResult& it = result.finalist_results[i];
+    return value_of(result.plans[i], it.seconds * (1 + rise), it, request);
   };
   std::size_t count = 1;
   const double most = value(0, 0) * (1 + request.near_equal);

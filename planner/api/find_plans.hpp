@@ -30,7 +30,7 @@ struct FoundPlans {
   std::vector<FinalistResult> finalist_results;  // one per plan; empty if `simulation` is not `done`
   std::optional<search::ParetoSearch> front;     // if `keeps_pareto_front`
   std::vector<FinalistResult> pareto_results;    // one per candidate of `front`, or empty
-  /// With plans for churn (churn_plans.hpp): the times, by scenario, of the plan that is fastest without it.
+  /// Under churn: the times, by scenario, of the plan that is fastest without it, of those simulated.
   std::vector<SimulatedTimes> fastest_undisturbed;
   /// Prediction interval of the iteration time under the first scenario. Empty if no plan
   /// fits in memory, or if `stop` returned true.

@@ -68,7 +68,10 @@ PlanAnswer plan_by_iteration_time(const PlanRequest& request) {
   answer.simulation = found.simulation;
   answer.simulation_error = found.simulation_error;
   answer.finalists = finalists_of(found);
-  if (!found.finalist_results.empty()) answer.seconds = found.finalist_results.front().seconds;
+  if (!found.finalist_results.empty()) {
+    answer.seconds = found.finalist_results.front().seconds;
+    answer.paid_share = found.finalist_results.front().paid_share;
+  }
   answer.checkpoint_period = found.checkpoint_period();
   answer.fastest_undisturbed = found.fastest_undisturbed;
   answer.interval = found.interval;
@@ -127,6 +130,7 @@ void simulate_given(const PlanRequest& request, const GivenPlan& given, const Wo
   if (answer.simulation == SimulationStatus::failed) answer.simulation_error = result.error;
   if (answer.simulation != SimulationStatus::done) return;
   answer.seconds = result.seconds;
+  answer.paid_share = result.paid_share;
   answer.checkpoint_period = result.checkpoint_period;
   finalist.simulated = std::move(result.simulated);
   if (std::isfinite(result.seconds))
@@ -135,9 +139,12 @@ void simulate_given(const PlanRequest& request, const GivenPlan& given, const Wo
 }
 
 /// The objective of a plan whose iterations take `seconds`, without migration: s, USD, or device-seconds.
-double objective_value(Objective objective, const search::PlanCandidate& candidate, double seconds) {
+/// `paid_share`: FinalistResult::paid_share.
+double objective_value(Objective objective, const search::PlanCandidate& candidate, double seconds,
+                       double paid_share) {
   const search::PlanScore score(objective, candidate.job->problem.topology);
-  return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd);
+  const double paid = traits(objective).is_money ? paid_share : 1;
+  return score.of(seconds, score.total_weight(candidate.plan) * paid, candidate.egress_usd);
 }
 
 /// What the planner would do instead: the best plan so far, compared by estimates, if there was not enough
@@ -152,10 +159,12 @@ std::optional<Advice> advice_for(PlanRequest request, const GivenPlan& given, co
   const search::PlanCandidate& candidate = answer.finalists.front().candidate;
   const double best =
       objective_value(objective, found.best(),
-                      is_estimate ? found.best().iteration_s : found.finalist_results.front().seconds);
+                      is_estimate ? found.best().iteration_s : found.finalist_results.front().seconds,
+                      is_estimate ? 1 : found.finalist_results.front().paid_share);
   if (!std::isfinite(best)) return std::nullopt;
   const double value = objective_value(
-      objective, candidate, is_estimate ? candidate.iteration_s : answer.seconds.value_or(infinity));
+      objective, candidate, is_estimate ? candidate.iteration_s : answer.seconds.value_or(infinity),
+      is_estimate ? 1 : answer.paid_share);
   return Advice{finalists_of(found).front(),
                 std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
 }
@@ -183,6 +192,10 @@ PlanAnswer plan(const PlanRequest& given) {
   PlanRequest request = given;
   search::SearchOptions& common = request.options.common;
   if (!common.begin) common.begin = now_of(common.ranks);
+  if (request.question && common.ranks) common.ranks->leave();  // every rank answers alone
+  if (request.question)
+    return request.question->kind == QuestionKind::smallest_cluster ? plan_smallest_cluster(request)
+                                                                    : plan_least_bandwidth(request);
   return request.options.objective == Objective::comm_cost ? plan_by_comm_cost(request)
                                                            : plan_by_iteration_time(request);
 }

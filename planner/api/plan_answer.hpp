@@ -10,7 +10,9 @@
 
 #include "planner/api/comm_cost.hpp"
 #include "planner/api/find_plans.hpp"
+#include "planner/api/least_bandwidth.hpp"
 #include "planner/api/plan_estimate.hpp"
+#include "planner/api/smallest_cluster.hpp"
 #include "planner/api/target_times.hpp"
 #include "planner/api/warm_start.hpp"
 #include "planner/search/iteration_time/feasible_changes.hpp"
@@ -79,9 +81,12 @@ struct PlanAnswer {
   std::vector<Finalist> finalists = {};  // beginning with the plan itself
   /// Per iteration by the criterion of the request; infinite if none is completed, empty if not simulated.
   std::optional<double> seconds = {};
+  double paid_share = 1;  // as in FinalistResult
   std::vector<SimulatedTimes> fastest_undisturbed = {};  // as in FoundPlans
   std::optional<CheckpointPeriod> checkpoint_period = {};
   std::optional<cost::PlanExplanation> explanation = {};
+  std::optional<SmallestCluster> smallest_cluster = {};  // with the question of that name
+  std::optional<LeastBandwidth> least_bandwidth = {};    // likewise
   std::optional<Advice> advice = {};
   std::vector<TargetTime> targets = {};  // empty if the plan is made for one
   std::optional<WarmStartAnswer> warm_start = {};
@@ -94,10 +99,12 @@ struct PlanAnswer {
   UnfinishedParts unfinished = {};
 
   bool fits() const { return finalists.empty() || finalists.front().candidate.deficit_bytes <= 0; }
-  /// Whether the plan fits in memory and, as far as is known, completes an iteration under every scenario.
+  /// Whether the plan fits in memory and, as far as is known, completes an iteration under every scenario,
+  /// and whether a smallest cluster is fast enough.
   bool is_feasible() const {
     const bool was_rejected = is_given && simulation == SimulationStatus::failed;
-    return fits() && !was_rejected && std::isfinite(seconds.value_or(0));
+    return fits() && !was_rejected && std::isfinite(seconds.value_or(0)) &&
+           (!smallest_cluster || smallest_cluster->is_met);
   }
   /// Times of the plan by scenario; empty if it was not simulated.
   const std::vector<SimulatedTimes>& simulated() const;

@@ -10,6 +10,7 @@
 #include "core/plan/problem.hpp"
 #include "core/plan/target_settings.hpp"
 #include "planner/api/finalist_simulation.hpp"
+#include "planner/api/question.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 
@@ -43,7 +44,8 @@ struct PlanRequest {
   bool advises = false;                                          // a better plan than a given one
   /// The job without the restrictions of its target, to advise whether a plan fits in memory without it.
   std::optional<Job> untargeted = {};
-  std::string running_plan = {};  // file name of the running plan, for a warm start
+  std::optional<PlanQuestion> question = {};  // asked instead of the objective, which is iteration time
+  std::string running_plan = {};              // file name of the running plan, for a warm start
 };
 
 /// A plan made elsewhere.

@@ -13,8 +13,9 @@
 namespace dtfm::api {
 namespace {
 
-/// Limits the memory of all concurrent simulations.
-constexpr double max_bytes = 4e9;
+/// Limits the memory of all concurrent simulations, so that the times in trainers take no more of it than the
+/// search for a plan of thousands of devices does.
+constexpr double max_bytes = 2.5e8;
 
 struct Run {
   TargetTime time;
@@ -32,11 +33,19 @@ Run run_of(const Problem& problem, const Plan& plan, Target target) {
   return run;
 }
 
+Problem targeted_problem(const Problem& problem, const TargetedPlan& targeted) {
+  return {problem.topology, targeted.job, problem.constants, problem.roofline};
+}
+
+double simulation_bytes(const Problem& problem, const TargetedPlan& targeted) {
+  return sim::simulation_bytes(targeted_problem(problem, targeted), targeted.plan, true);
+}
+
 /// Sets the time of a run without obstacle.
 void simulate_run(const Problem& problem, Run& run, const StopFunction& stop) {
-  const Problem targeted{problem.topology, run.targeted->job, problem.constants, problem.roofline};
+  const Problem targeted = targeted_problem(problem, *run.targeted);
   try {
-    if (sim::simulation_bytes(targeted, run.targeted->plan, true) > max_bytes)
+    if (simulation_bytes(problem, *run.targeted) > max_bytes)
       throw Error("", "too many messages to simulate");
     const sim::UndisturbedIteration it = sim::simulate_undisturbed(targeted, run.targeted->plan, stop);
     if (!it.is_complete) throw_if_stopped(stop);
@@ -79,7 +88,8 @@ std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan
   double most_bytes = 1;
   for (const std::size_t i : distinct)
     if (runs[i].targeted)
-      most_bytes = std::max(most_bytes, sim::simulation_bytes(problem, runs[i].targeted->plan, true));
+      if (const double bytes = simulation_bytes(problem, *runs[i].targeted); bytes <= max_bytes)
+        most_bytes = std::max(most_bytes, bytes);
   const auto threads =
       static_cast<int>(std::clamp(max_bytes / most_bytes, 1.0, static_cast<double>(work.threads)));
   const std::vector<Run> simulated =

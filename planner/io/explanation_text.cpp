@@ -8,6 +8,7 @@
 
 #include "core/base/index.hpp"
 #include "core/io/text/format_number.hpp"
+#include "core/io/text/units.hpp"
 #include "core/io/writers/plan_text.hpp"
 #include "core/plan/virtual_stages.hpp"
 
@@ -20,10 +21,13 @@ class ExplanationFormatter {
       : planned_(answer), topology_(answer.problem.topology), e_(answer.explanation.value()) {}
 
   std::vector<std::string> bottleneck_summary() const {
-    const auto& [dominant, resource, parts, critical_path, peak_memory] = e_.bottleneck;
-    std::vector<std::string> sentences = {fmt::format(
-        "{}: {} of {} s ({})", format_bottleneck_kind(dominant.kind), short_seconds(dominant.seconds),
-        short_seconds(e_.now.iteration_s), format_percent(dominant.share))};
+    const auto& [dominant, savings, shares, resource, parts, critical_path, peak_memory] = e_.bottleneck;
+    std::vector<std::string> sentences = {
+        fmt::format("{}: without it alone, an iteration would take {} s instead of {} s (−{})",
+                    format_bottleneck_kind(dominant.kind),
+                    short_seconds(std::max(0.0, e_.now.iteration_s - dominant.seconds)),
+                    short_seconds(e_.now.iteration_s), format_percent(dominant.share)),
+        other_savings(), time_shares(shares)};
     sentences.push_back(fmt::format("critical path of the slowest pipeline: {} s compute, {} s communication",
                                     short_seconds(critical_path.compute_s),
                                     short_seconds(critical_path.sending_s)));
@@ -73,11 +77,45 @@ class ExplanationFormatter {
                        planned_.problem.job.execution.micro_batch);
   }
 
+  /// Of messages between stages: first those that are exposed for longest.
+  std::vector<std::string> messages() const {
+    std::vector<cost::MessageReason> hops = e_.messages.hops;
+    std::stable_sort(hops.begin(), hops.end(),
+                     [](const auto& a, const auto& b) { return a.exposed_s > b.exposed_s; });
+    std::vector<std::string> sentences;
+    std::size_t shown = 0;
+    for (; shown < std::min(hops.size(), max_shown); ++shown) {
+      if (shown > 0 && hops[shown].exposed_s < min_share * e_.now.iteration_s) break;
+      sentences.push_back(message(hops[shown]));
+    }
+    if (hops.size() > shown)
+      sentences.push_back(fmt::format("{}: exposed for {} s or less",
+                                      format_count(std::ssize(hops) - static_cast<long>(shown), "other hop"),
+                                      short_seconds(hops[shown].exposed_s)));
+    if (e_.messages.longer_warm_up) sentences.push_back(longer_warm_up(*e_.messages.longer_warm_up));
+    return sentences;
+  }
+
+  /// Of the stages that compute least and have a reason, and of all unused devices.
+  std::vector<std::string> devices() const {
+    std::vector<cost::StageReason> stages;
+    for (const cost::StageReason& it : e_.devices.stages)
+      if (it.limit != cost::StageReason::Limit::busiest && it.limit != cost::StageReason::Limit::unknown)
+        stages.push_back(it);
+    std::stable_sort(stages.begin(), stages.end(),
+                     [](const auto& a, const auto& b) { return a.busy_share < b.busy_share; });
+    std::vector<std::string> sentences;
+    for (std::size_t i = 0; i < std::min(stages.size(), max_shown); ++i)
+      sentences.push_back(stage_reason(stages[i]));
+    for (const cost::IdleReason& it : e_.devices.idle) sentences.push_back(idle_reason(it));
+    return sentences;
+  }
+
   std::vector<std::string> scaling() const {
-    std::vector<std::string> sentences = {
-        fmt::format("a plan is compute-bound if the critical path of every pipeline has more compute than "
-                    "communication, and exposed gradient synchronization takes less than {:g} %",
-                    100 * cost::max_compute_bound_sync_share)};
+    std::vector<std::string> sentences = {fmt::format(
+        "a plan is compute-bound if exposed communication, between stages and of gradients, takes "
+        "less than {:g} % of the iteration",
+        100 * cost::max_compute_bound_exposed_share)};
     if (e_.compute_bound_compression == 1) {
       sentences.emplace_back("this plan is compute-bound");
       return sentences;
@@ -100,6 +138,170 @@ class ExplanationFormatter {
   }
 
  private:
+  static constexpr std::size_t max_shown = 5;
+  static constexpr double min_share = 0.001;  // of the iteration; what saves less is not listed
+
+  /// What else would be saved, the most first.
+  std::string other_savings() const {
+    std::vector<cost::Bottleneck> others;
+    for (const cost::Bottleneck& it : e_.bottleneck.savings)
+      if (it.kind != e_.bottleneck.dominant.kind && it.share >= min_share) others.push_back(it);
+    std::stable_sort(others.begin(), others.end(),
+                     [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    if (others.empty()) return "without any other part alone, it would take as long";
+    std::string text = "without one of the others alone:";
+    for (std::size_t i = 0; i < others.size(); ++i)
+      text += fmt::format("{} {} −{}", i > 0 ? "," : "", format_bottleneck_kind(others[i].kind),
+                          format_percent(others[i].share));
+    return text;
+  }
+
+  /// "where the time goes: 52.7 % compute of the busiest stage, 20.1 % exposed communication, …"
+  std::string time_shares(const cost::TimeShares& shares) const {
+    const double all_s = e_.now.iteration_s;
+    std::string text = fmt::format("where the time goes: {} compute of the busiest stage",
+                                   format_percent(all_s > 0 ? shares.compute_s / all_s : 0));
+    if (shares.exchange_s > 0)
+      text += fmt::format(" ({} of the iteration are exchanges inside the stage)",
+                          format_percent(shares.exchange_s / all_s));
+    const auto add = [&](double seconds, std::string_view name) {
+      if (seconds > 0) text += fmt::format(", {} {}", format_percent(seconds / all_s), name);
+    };
+    add(shares.messages_s, "exposed communication between stages");
+    add(shares.bubble_s, "bubble");
+    add(shares.sync_s, "exposed gradient synchronization");
+    add(shares.update_s, "optimizer step");
+    add(shares.overhead_s, "overhead");
+    return text;
+  }
+
+  std::string limit(const cost::RateLimit& it) const {
+    const Device &from = topology_.devices[at(it.from)], &to = topology_.devices[at(it.to)];
+    const auto site = [&](const Device& device) { return topology_.sites[at(device.site)].name; };
+    const Device& end = it.is_up ? from : to;
+    const char* direction = it.is_up ? "uplink" : "downlink";
+    const std::string rate = format_rate(BitsPerSecond(it.bits_per_s));
+    const std::string pair = from.site != to.site   ? fmt::format("from {} to {}", site(from), site(to))
+                             : from.host == to.host ? fmt::format("inside {}", host_name(from))
+                                                    : "inside " + site(from);
+    using Kind = cost::RateLimit::Kind;
+    switch (it.kind) {
+      case Kind::link:
+        return fmt::format("the link {}, {} per flow", pair, rate);
+      case Kind::window:
+        return fmt::format("the TCP window {}, {} per flow ({} in {} round trip)", pair, rate,
+                           format_bytes(topology_.transport_between(it.from, it.to)->window),
+                           format_seconds(topology_.round_trip(it.from, it.to)));
+      case Kind::sender:
+        return fmt::format("what {} sends {}, {}", from.id, pair, rate);
+      case Kind::site_pair:
+        return fmt::format("the capacity {}, {}", pair, rate);
+      case Kind::devices:
+        return fmt::format("the {} of {}, {}", direction, end.id, rate);
+      case Kind::hosts:
+        return fmt::format("the {} of the host of {}, {}", direction, end.id, rate);
+      case Kind::sites:
+        break;
+    }
+    return fmt::format("the {} of site {}, {}", direction, site(end), rate);
+  }
+  static std::string host_name(const Device& device) { return device.id.substr(0, device.id.find(':')); }
+
+  std::string exposure(const cost::MessageReason& it) const {
+    using Exposure = cost::MessageReason::Exposure;
+    switch (it.exposure) {
+      case Exposure::hidden:
+        return it.warm_up > 1 ? fmt::format(
+                                    "hidden behind {} warm-up micro-batches that the stage computes "
+                                    "ahead of the next one",
+                                    it.warm_up)
+                              : "hidden, except at the beginning and the end";
+      case Exposure::busy_link:
+        return "the link is busy for longer than any stage computes, so no schedule hides it";
+      case Exposure::round_trip:
+        return it.warm_up > 1 ? fmt::format(
+                                    "{} warm-up micro-batches ahead of the next stage do not cover "
+                                    "the round trip",
+                                    it.warm_up)
+                              : "strict 1F1B waits for the round trip of every micro-batch";
+      case Exposure::blocking:
+        return "devices do not compute while they send or wait";
+      case Exposure::order:
+        break;
+    }
+    return fmt::format("the order of {} waits for it", name_of(planned_.plan.execution.schedule));
+  }
+
+  std::string message(const cost::MessageReason& it) const {
+    const std::size_t count = planned_.plan.pipelines[at(it.pipeline)].stages.size();
+    std::string text = fmt::format(
+        "{} → {}: {} s per micro-batch there and back ({} s latency), exposed {} s per iteration: {}",
+        short_stage(it.pipeline, at(it.stage)), short_stage(it.pipeline, (at(it.stage) + 1) % count),
+        short_seconds(it.trip_s), short_seconds(it.latency_s), short_seconds(it.exposed_s), exposure(it));
+    if (it.flow.from >= 0) text += "; limited by " + limit(it.flow);
+    if (!it.shared) return text;
+    const bool is_same = it.shared->kind == it.flow.kind && it.shared->is_up == it.flow.is_up;
+    if (!is_same) text += ", and by " + limit(*it.shared);
+    text += fmt::format(", which all messages keep busy for {} of the iteration",
+                        format_percent(it.shared->busy_s / e_.now.iteration_s));
+    return text;
+  }
+
+  std::string longer_warm_up(const cost::LongerWarmUp& it) const {
+    const std::string saved = fmt::format("eager-1f1b with longer warm-ups would save {} s per iteration",
+                                          short_seconds(it.saved_s));
+    if (it.stage < 0) return saved + ", and fits in memory";
+    return fmt::format(
+        "{}, but {} would hold {} and lack {:.1f} GB{}", saved, short_stage(it.pipeline, at(it.stage)),
+        format_count(it.micro_batches, "more micro-batch"), it.deficit_bytes / 1e9,
+        it.fitting_s > 0 ? fmt::format("; what fits in memory would save {} s", short_seconds(it.fitting_s))
+                         : "");
+  }
+
+  std::string stage_reason(const cost::StageReason& it) const {
+    using Limit = cost::StageReason::Limit;
+    const double now_s = e_.now.iteration_s;
+    std::string text =
+        fmt::format("{}, {}: computes {} of the time; ", short_stage(it.pipeline, at(it.stage)),
+                    format_count(it.layers, "layer"), format_percent(it.busy_share));
+    const std::string change =
+        fmt::format("{} s instead of {} s", short_seconds(it.more_s), short_seconds(now_s));
+    if (it.limit == Limit::memory)
+      text += fmt::format("one more layer would exceed memory by {:.1f} GB", it.deficit_bytes / 1e9);
+    if (it.limit == Limit::compute)
+      text += fmt::format("with one more layer it would be the busiest stage ({})", change);
+    if (it.limit == Limit::messages)
+      text += fmt::format("one more layer would not help ({}): the iteration waits for messages", change);
+    if (it.limit == Limit::none) text += fmt::format("one more layer would help: {}", change);
+    if (it.without_s > 0)
+      text += fmt::format(
+          "; without it, the iteration would take {} s{}", short_seconds(it.without_s),
+          it.shortens_round_trip ? ", because its few layers shorten a round trip for which 1F1B waits" : "");
+    return text;
+  }
+
+  std::string idle_reason(const cost::IdleReason& it) const {
+    const Device& first = topology_.devices[at(it.devices.front())];
+    std::string text = fmt::format("{} at {} unused", format_count(std::ssize(it.devices), "device"),
+                                   topology_.sites[at(first.site)].name);
+    if (first.gpu >= 0) text += fmt::format(" ({})", topology_.gpus[at(first.gpu)].name);
+    if (!it.unknown.empty()) return fmt::format("{}: {}", text, it.unknown);
+    if (it.deficit_bytes > 0)
+      return fmt::format("{}: a stage of one layer would exceed memory by {:.1f} GB", text,
+                         it.deficit_bytes / 1e9);
+    if (it.with_s > 0)
+      return fmt::format(
+          "{}: a stage of one layer, at its best place, would make the iteration {} s instead of {} s", text,
+          short_seconds(it.with_s), short_seconds(e_.now.iteration_s));
+    return text + ": no single stage can be added";
+  }
+
+  /// "stage 2 (cloud/0:5)"
+  std::string short_stage(int pipeline, std::size_t stage) const {
+    return fmt::format("stage {} ({})", stage,
+                       ids(planned_.plan.pipelines[at(pipeline)].stages[stage].devices));
+  }
+
   /// "oregon/0, oregon/1"; after four ids, "…".
   std::string ids(const std::vector<int>& devices) const {
     constexpr std::size_t max_shown = 4;
@@ -125,9 +327,10 @@ class ExplanationFormatter {
   }
 
   static std::string_view format_bottleneck_kind(cost::Bottleneck::Kind kind) {
-    constexpr std::array<std::string_view, 5> text = {"compute", "communication between stages",
-                                                      "gradient synchronization", "optimizer step",
-                                                      "iteration overhead"};
+    constexpr std::array<std::string_view, cost::bottleneck_kinds> text = {
+        "compute",         "communication between stages",
+        "pipeline bubble", "gradient synchronization",
+        "optimizer step",  "iteration overhead"};
     return text[static_cast<std::size_t>(kind)];
   }
 
@@ -144,7 +347,7 @@ class ExplanationFormatter {
     if (e_.compute_bound_width)
       return fmt::format("it would be compute-bound with a hidden size of {} or more (× {})",
                          model.hidden * *e_.compute_bound_width, *e_.compute_bound_width);
-    const bool is_sync_limited = e_.now.sync_s >= cost::max_compute_bound_sync_share * e_.now.iteration_s;
+    const bool is_sync_limited = e_.now.sync_s >= cost::max_compute_bound_exposed_share * e_.now.iteration_s;
     return fmt::format("it would not be compute-bound with any hidden size up to × {}{}", cost::max_width,
                        is_sync_limited ? ": gradients grow as fast as compute" : "");
   }
@@ -158,7 +361,8 @@ class ExplanationFormatter {
 
 ExplanationText explanation_text(const api::PlanAnswer& answer) {
   const ExplanationFormatter formatter(answer);
-  ExplanationText text{formatter.bottleneck_summary(), {}, formatter.scaling()};
+  ExplanationText text{
+      formatter.bottleneck_summary(), formatter.messages(), formatter.devices(), {}, formatter.scaling()};
   for (const cost::WhatIf& what : answer.explanation->what_ifs)
     text.changes.push_back(formatter.describe_change(what));
   return text;

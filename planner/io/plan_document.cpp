@@ -1,6 +1,7 @@
 #include "planner/io/plan_document.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -185,10 +186,28 @@ ordered_json change_json(const cost::WhatIf& what, const std::string& descriptio
   return json;
 }
 
+ordered_json message_json(const cost::MessageReason& it) {
+  constexpr std::array names = {"hidden", "busy_link", "round_trip", "blocking", "order"};
+  return {{"pipeline", it.pipeline},   {"stage", it.stage},
+          {"trip_s", it.trip_s},       {"latency_s", it.latency_s},
+          {"exposed_s", it.exposed_s}, {"exposure", names[static_cast<std::size_t>(it.exposure)]}};
+}
+
+ordered_json stage_json(const cost::StageReason& it) {
+  constexpr std::array names = {"busiest", "memory", "compute", "messages", "none", "unknown"};
+  ordered_json json = {{"pipeline", it.pipeline},
+                       {"stage", it.stage},
+                       {"busy_share", it.busy_share},
+                       {"limit", names[static_cast<std::size_t>(it.limit)]}};
+  if (it.more_s > 0) json["with_one_more_layer_s"] = it.more_s;
+  if (it.without_s > 0) json["without_it_s"] = it.without_s;
+  return json;
+}
+
 ordered_json explanation_json(const api::PlanAnswer& answer, ModelInput input) {
   const cost::PlanExplanation& found = *answer.explanation;
   const ExplanationText text = explanation_text(answer);
-  const auto& [dominant, resource, parts, critical_path, peak_memory] = found.bottleneck;
+  const auto& [dominant, savings, shares, resource, parts, critical_path, peak_memory] = found.bottleneck;
   ordered_json json = {
       {"summary", text.summary},
       {"bottleneck",
@@ -204,7 +223,21 @@ ordered_json explanation_json(const api::PlanAnswer& answer, ModelInput input) {
         {"steady_state", parts.steady_s},
         {"exposed_gradient_sync", parts.sync_s},
         {"optimizer_step", parts.update_s},
-        {"overhead", parts.overhead_s}}}};
+        {"overhead", parts.overhead_s}}},
+      {"shares",
+       {{"compute", shares.compute_s},
+        {"exposed_communication", shares.messages_s},
+        {"bubble", shares.bubble_s},
+        {"exposed_gradient_sync", shares.sync_s},
+        {"optimizer_step", shares.update_s},
+        {"overhead", shares.overhead_s}}}};
+  for (const cost::Bottleneck& it : savings) json["savings"][std::string(name_of(it.kind))] = it.seconds;
+  json["messages"] = {{"text", text.messages}, {"hops", ordered_json::array()}};
+  for (const cost::MessageReason& it : found.messages.hops)
+    json["messages"]["hops"].push_back(message_json(it));
+  json["devices"] = {{"text", text.devices}, {"stages", ordered_json::array()}};
+  for (const cost::StageReason& it : found.devices.stages)
+    json["devices"]["stages"].push_back(stage_json(it));
   if (peak_memory) json["peak_memory"] = memory_json(*peak_memory, answer.problem.topology);
   json["changes"] = ordered_json::array();
   for (std::size_t i = 0; i < found.what_ifs.size(); ++i)
@@ -229,6 +262,47 @@ ordered_json warm_start_json(const api::WarmStartAnswer& warm, const ObjectiveTe
     json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", objective.unit}};
   json["break_even_iterations"] = number_or_null(result.break_even_iterations);
   json["migration"] = migration_json(result.migration, topology);
+  return json;
+}
+
+ordered_json smallest_cluster_json(const api::SmallestCluster& it) {
+  ordered_json json = {{"by", it.is_by_price ? "usd_per_hour" : "devices"},
+                       {"value", it.value},
+                       {"lower_bound", it.lower_bound},
+                       {"bound_method", it.bound_method},
+                       {"is_proven", it.is_proven},
+                       {"is_exhaustive", it.is_exhaustive},
+                       {"is_met", it.is_met}};
+  if (it.max_iteration_s) json["max_iteration_time_s"] = *it.max_iteration_s;
+  json["tried"] = ordered_json::array();
+  for (const api::TriedCluster& tried : it.tried) {
+    ordered_json used = ordered_json::array();
+    for (const api::DeviceCount& count : tried.used)
+      used.push_back({{"site", count.site}, {"gpu", count.gpu}, {"count", count.count}});
+    json["tried"].push_back({{"devices", tried.devices},
+                             {"usd_per_hour", number_or_null(tried.usd_per_hour)},
+                             {"iteration_time_s", finite_or_null(tried.iteration_s)},
+                             {"is_enough", tried.is_enough},
+                             {"used", std::move(used)}});
+  }
+  return json;
+}
+
+ordered_json least_bandwidth_json(const api::LeastBandwidth& it, const Topology& topology) {
+  ordered_json json = {
+      {"sites", {topology.sites[at(it.sites.first)].name, topology.sites[at(it.sites.second)].name}},
+      {"max_iteration_time_s", finite_or_null(it.max_iteration_s)},
+      {"unlimited_iteration_time_s", finite_or_null(it.unlimited_s)}};
+  json["least_bps"] = it.least ? ordered_json(it.rows[*it.least].bits_per_s) : ordered_json(nullptr);
+  json["rows"] = ordered_json::array();
+  for (const api::BandwidthRow& row : it.rows)
+    json["rows"].push_back({{"bandwidth_bps", row.bits_per_s},
+                            {"factor", row.factor},
+                            {"iteration_time_s", finite_or_null(row.iteration_s)},
+                            {"simulated_s", number_or_null(row.simulated_s)},
+                            {"throughput", row.throughput},
+                            {"is_enough", row.is_enough},
+                            {"shape", format_shape(row.plan)}});
   return json;
 }
 
@@ -306,6 +380,9 @@ ordered_json plan_document(const api::PlanAnswer& answer) {
   json["estimate"] = estimate_json(answer, input);
   if (answer.lower_bound) json["lower_bound"] = bound_json(*answer.lower_bound, objective);
   if (answer.explanation) json["explanation"] = explanation_json(answer, input);
+  if (answer.smallest_cluster) json["smallest_cluster"] = smallest_cluster_json(*answer.smallest_cluster);
+  if (answer.least_bandwidth)
+    json["least_bandwidth"] = least_bandwidth_json(*answer.least_bandwidth, topology);
   if (answer.warm_start) json["warm_start"] = warm_start_json(*answer.warm_start, objective, topology);
   json["finalists"] = finalists_json(answer);
   if (!answer.fastest_undisturbed.empty())

@@ -163,6 +163,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   if (execution_.optimizer_offload) load.update_s = parameters * host_update_s_per_parameter;
   load.gradient_bytes = parameters * bytes.synced * execution_.compression.gradients;
   load.weight_bytes = parameters * bytes.checkpointed;
+  load.expert_weight_bytes = experts * bytes.checkpointed;
   const double copies = bytes_.quantized_copies(stage.layers, mesh);
   load.state_bytes = dense * state_bytes_per_parameter(replicas_ * mesh.copies(false)) +
                      experts * state_bytes_per_parameter(replicas_ * mesh.copies(true)) +

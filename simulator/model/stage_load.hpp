@@ -22,11 +22,12 @@ struct StageLoad {
   double update_s = 0;                                 // optimizer step, once per iteration
   double model_flops = 0;   // per micro-batch, forward and backward, without recomputation
   double output_bytes = 0;  // sent per micro-batch: uncompressed activations, and as many of their gradients
-  double gradient_bytes = 0;    // synchronized gradients of all layers, compressed
-  double weight_bytes = 0;      // weights and optimizer state, which a replacement device must fetch
-  double state_bytes = 0;       // weights, gradients and optimizer state, held permanently
-  double activation_bytes = 0;  // per micro-batch, held from its forward to the end of its backward
-  double working_bytes = 0;     // held while computing, including process memory
+  double gradient_bytes = 0;       // synchronized gradients of all layers, compressed
+  double weight_bytes = 0;         // weights and optimizer state, which a replacement device must fetch
+  double expert_weight_bytes = 0;  // part of them of experts that are divided apart
+  double state_bytes = 0;          // weights, gradients and optimizer state, held permanently
+  double activation_bytes = 0;     // per micro-batch, held from its forward to the end of its backward
+  double working_bytes = 0;        // held while computing, including process memory
 };
 
 /// The loads of the stages of one plan on one topology, with the execution of the plan.

@@ -105,9 +105,10 @@ CurrentStageMemory::CurrentStageMemory(const Problem& problem, const Plan& plan,
       memory_of_(stage_memory(problem, plan, copies)) {}
 
 /// Keeps the table if only devices were replaced: a replacement counts as a device that is not in the plan.
+/// With optimizer sharding, memory may depend on the sites of the devices (sharing_replicas).
 void CurrentStageMemory::place(const Plan& computed) {
   Plan layers = strip_devices(computed);
-  if (layers == layers_) return;
+  if (layers == layers_ && !traits(computed.execution.optimizer_sharding).optimizer) return;
   layers_ = std::move(layers);
   memory_of_ = lookup_in(make_table(problem_, computed, copies_));
 }

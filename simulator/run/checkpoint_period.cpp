@@ -17,7 +17,9 @@ namespace {
 /// Time to write a checkpoint on the undisturbed network.
 double checkpoint_write_s(const Problem& problem, const Plan& plan, const Checkpoint& checkpoint) {
   const Plan computed = expand_virtual_stages(plan);
-  return replay(checkpoint_graph(problem, plan, computed.pipelines.front(), 0, checkpoint).graph).makespan;
+  const std::vector<bool> all(computed.pipelines.size(), true);
+  const std::vector<StageShard> shards = stage_shards(problem.topology, computed, all);
+  return replay(checkpoint_graph(problem, plan, shards, checkpoint).graph).makespan;
 }
 
 /// Devices that leave at the same time are one failure, and those that are missing from the start are none.

@@ -17,30 +17,35 @@ namespace dtfm::sim {
 /// A transfer of weights and optimizer state of some layers of a stage to one device.
 struct Fetch {
   int to = 0, pipeline = 0, stage = 0;
-  int part = 0, parts = 1;  // part of the tensor-parallel shards (core/plan/shards.hpp)
+  int part = 0;  // number of the part of the layers' state, among those that the device fetches
   std::pair<int, int> layers = {0, 0};
   std::optional<int> from = {};  // source device; empty: the checkpoint
   double bytes = 0;
 };
 
-/// Weights and optimizer state on one device: its shard of the layers of a stage.
+/// Weights and optimizer state on one device: its shard of the layers of a stage. With optimizer sharding, it
+/// has one of several shares of what a checkpoint has of the shard (StateShares).
 struct StageShard {
   int device = 0, pipeline = 0, stage = 0;
   int rank = 0;              // of the device within the stage
   std::vector<int> devices;  // of the stage; each has one shard
   std::pair<int, int> layers = {0, 0};
+  int share = 0, shares = 1;  // no_index: none of the shares
+
+  friend bool operator==(const StageShard&, const StageShard&) = default;
 };
 
-/// The shards of all devices of the `running` pipelines. The stages of `computed` are those that are computed
-/// (see `expand_virtual_stages`).
-std::vector<StageShard> stage_shards(const Plan& computed, const std::vector<bool>& running);
+/// The shards of all devices of the `running` pipelines, which share the state among each other. The stages
+/// of `computed` are those that are computed (see `expand_virtual_stages`).
+std::vector<StageShard> stage_shards(const Topology& topology, const Plan& computed,
+                                     const std::vector<bool>& running);
 
 /// The redundant copies that devices hold in addition to their own shards: every stage has a copy on the
 /// devices that have the next stage in `initial_plan` (the last stage: on those of the first). Covers
 /// `running` pipelines and `available` devices, except devices that compute the stage themselves in
 /// `computed`, the current plan.
-std::vector<StageShard> redundant_shards(const Plan& computed, const Plan& initial_plan,
-                                         const std::vector<bool>& running,
+std::vector<StageShard> redundant_shards(const Topology& topology, const Plan& computed,
+                                         const Plan& initial_plan, const std::vector<bool>& running,
                                          const std::vector<bool>& available);
 
 /// The fetches that devices need to get their `wanted` shards. Every layer comes from a device that has the
@@ -57,10 +62,10 @@ std::vector<Fetch> plan_fetches(const Problem& problem, const Plan& plan,
 LabelledGraph recovery_graph(const Problem& problem, const std::vector<Fetch>& fetches,
                              const std::optional<Checkpoint>& checkpoint);
 
-/// Task graph in which every device of `pipeline` writes weights and optimizer state of its stages to the
-/// checkpoint, over the path by which it would read them. The stages are those that are computed
-/// (`expand_virtual_stages`). `number` is the pipeline number in task labels.
-LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan, const Pipeline& pipeline, int number,
-                               const Checkpoint& checkpoint);
+/// Task graph in which the devices of `shards`, which are those of running pipelines (`stage_shards`), write
+/// weights and optimizer state to the checkpoint, over the path by which they would read them. Of pipelines
+/// with the same share of a layer, the first one writes it.
+LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan,
+                               const std::vector<StageShard>& shards, const Checkpoint& checkpoint);
 
 }  // namespace dtfm::sim

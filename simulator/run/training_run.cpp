@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/plan/sharing_replicas.hpp"
 #include "core/schedule/schedule.hpp"
 #include "simulator/iteration/device_starts.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
@@ -27,16 +28,22 @@ std::vector<int> spare_devices(const Scenario& scenario, const Topology& topolog
 }
 
 /// Throws Error for combinations that are not supported.
-void check(const Plan& plan, const Scenario& scenario, bool has_planner, int sync_every, bool has_paths) {
+void check(const Topology& topology, const Plan& plan, const Scenario& scenario, bool has_planner,
+           int sync_every, bool has_paths) {
   const auto reject_if = [](bool condition, const std::string& why) {
     if (condition) throw Error("", why);
   };
   const FailurePolicyTraits& policy = traits(scenario.on_failure);
   const bool is_sharded = traits(plan.execution.optimizer_sharding).optimizer;
   const std::string_view sharding = name_of(plan.execution.optimizer_sharding);
-  const bool leaves =
-      std::any_of(scenario.events.begin(), scenario.events.end(),
-                  [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
+  const auto leaves_of = [&](const std::vector<int>& devices) {
+    return std::any_of(scenario.events.begin(), scenario.events.end(), [&](const DeviceEvent& event) {
+      return event.kind == DeviceEvent::Kind::leave &&
+             std::find(devices.begin(), devices.end(), event.device) != devices.end();
+    });
+  };
+  const bool is_left = std::any_of(scenario.events.begin(), scenario.events.end(),
+                                   [](const DeviceEvent& it) { return it.kind == DeviceEvent::Kind::leave; });
   const std::string no_sync = fmt::format(
       "requires gradient synchronization in every iteration; replicas synchronize only in every {}th",
       sync_every);
@@ -47,12 +54,23 @@ void check(const Plan& plan, const Scenario& scenario, bool has_planner, int syn
                         policy.name, name_of(plan.execution.schedule)));
   const bool has_replicas =
       plan.pipelines.size() > 1 || plan.execution.token_parts() > 1 || plan.execution.expert > 1;
-  reject_if(is_sharded && has_replicas && leaves,
-            fmt::format("device failures are not supported with {}: no other device has the shards of a "
-                        "device that leaves; use optimizer_sharding none",
-                        sharding));
+  const std::vector<int> devices = pipeline_major(plan);
+  if (is_sharded && has_replicas && leaves_of(devices)) {
+    const bool needs_peers = policy.resumes_iteration || policy.keeps_copies;
+    const bool has_copies = at(sharing_replicas(topology, plan)) < plan.pipelines.size();
+    reject_if(needs_peers,
+              fmt::format("policy {} is not supported with {} if devices of the plan leave: no other device "
+                          "has the optimizer shards of one that leaves; use policy restart or wait with a "
+                          "checkpoint, or optimizer_sharding none",
+                          policy.name, sharding));
+    reject_if(!scenario.checkpoint && !has_copies,
+              fmt::format("device failures are not supported with {} without a checkpoint: no other device "
+                          "has the optimizer shards of one that leaves; add recovery.checkpoint, or use "
+                          "optimizer_sharding none",
+                          sharding));
+  }
   reject_if(is_sharded && sync_every > 1, fmt::format("{} {}", sharding, no_sync));
-  reject_if(has_paths && (leaves || scenario.exclude_slower_than > 0),
+  reject_if(has_paths && (is_left || scenario.exclude_slower_than > 0),
             "devices that leave or are excluded are not supported with paths of micro-batches, which are "
             "planned over all devices");
   reject_if(policy.resumes_iteration && sync_every > 1, fmt::format("policy {} {}", policy.name, no_sync));
@@ -91,7 +109,7 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       initial_plan_(plan),
       plan_(plan),
       running_(plan.pipelines.size(), true) {
-  check(plan, scenario, replan_ != nullptr, sync_every, paths != nullptr);
+  check(problem.topology, plan, scenario, replan_ != nullptr, sync_every, paths != nullptr);
   try {
     prepare_graph();
   } catch (const WorkStopped&) {
@@ -175,6 +193,7 @@ void TrainingRun::decide() {
   devices_.need(devices_of(plan_, running_, devices_.available().size()));
   if (policy_.loads_checkpoint && is_aborted) roll_back();
   if (count == 0 || is_over()) return;
+  if (traits(plan_.execution.optimizer_sharding).optimizer) record_.place(running_plan(plan_, running_));
   try {
     prepare_graph();
   } catch (const Error& error) {
@@ -279,10 +298,10 @@ int TrainingRun::identical_iterations(const RunInterval& done) const {
 
 std::vector<StageShard> TrainingRun::wanted_shards() const {
   const Plan computed = expand_virtual_stages(plan_);
-  std::vector<StageShard> shards = stage_shards(computed, running_);
+  std::vector<StageShard> shards = stage_shards(problem_.topology, computed, running_);
   if (!policy_.keeps_copies) return shards;
   const std::vector<StageShard> copies =
-      redundant_shards(computed, initial_plan_, running_, devices_.available());
+      redundant_shards(problem_.topology, computed, initial_plan_, running_, devices_.available());
   shards.insert(shards.end(), copies.begin(), copies.end());
   return shards;
 }
@@ -369,10 +388,9 @@ bool TrainingRun::needs_checkpoint_before_failure() const {
 
 /// Writing is synchronous: no device computes meanwhile.
 void TrainingRun::write_checkpoint() {
-  const auto first = std::find(running_.begin(), running_.end(), true) - running_.begin();
-  const Plan computed = expand_virtual_stages(plan_);
-  LabelledGraph graph = checkpoint_graph(problem_, plan_, computed.pipelines[static_cast<std::size_t>(first)],
-                                         static_cast<int>(first), *scenario_.checkpoint);
+  LabelledGraph graph = checkpoint_graph(
+      problem_, plan_, stage_shards(problem_.topology, expand_virtual_stages(plan_), running_),
+      *scenario_.checkpoint);
   const ReplayedInterval replayed = graphs_.replay(graph, devices_.now(), devices_.needed_until());
   if (replayed.ended == ReplayEnd::stopped) return record_.interrupt();
   record_.add(record_.interval(RunInterval::Kind::checkpoint, replayed, graph));

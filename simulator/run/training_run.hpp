@@ -53,8 +53,12 @@ struct PeriodicCheckpoint {
 ///   - A device that leaves loses its weights. An available device keeps its weights, but those of a paused
 ///     pipeline are outdated once the others have completed an iteration. Before the first completed
 ///     iteration nothing is fetched: every device initializes its weights from the seed.
-///   - A periodic checkpoint is written between two iterations by the first running pipeline, while all
-///     others wait. A failure meanwhile aborts it, and it is written after the next iteration.
+///   - With optimizer sharding, the running pipelines share the state among each other. When others run, they
+///     fetch what changes hands. The share of a device that has left comes from a device that has the same,
+///     or from the checkpoint.
+///   - A periodic checkpoint is written between two iterations by the first running pipeline (with optimizer
+///     sharding, by the first one with each share), while all others wait. A failure meanwhile aborts it, and
+///     it is written after the next iteration.
 ///   - If it is known at the end of an iteration that a device of a running pipeline will leave, and the run
 ///     would then load the checkpoint, it is written at once, if that was not known when it was written last.
 ///     A failure that was known needs no detection.

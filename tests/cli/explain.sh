@@ -10,7 +10,8 @@ run "${small[@]}" --evaluations 40 --explain -o plan.json
 expect_status 0 --explain
 for words in 'Bottleneck' 'critical path of the slowest pipeline: ' 'uses the largest share of its memory, ' \
   'What if, one change at a time' 'activations compressed × 2' 'micro-batch 2 instead of 1' \
-  'When compute is the bottleneck' 'hidden size × 2' 'a plan is compute-bound if the critical path of every pipeline has more compute than communication, and exposed'; do
+  'When compute is the bottleneck' 'hidden size × 2' 'a plan is compute-bound if exposed communication, between stages and of gradients, takes less than 5 %' \
+  'where the time goes: ' 'Messages between stages of the slowest pipeline' 'exposed '; do
   expect_in "$out" "$words"
 done
 python3 - plan.json <<'END_OF_PYTHON' || fail 'the explanation in the plan file'
@@ -19,7 +20,11 @@ plan = json.load(open(sys.argv[1]))
 now = plan["estimate"]["iteration_time_s"]
 explanation = plan["explanation"]
 assert math.isclose(sum(explanation["parts"].values()), now, rel_tol=1e-9)
+assert math.isclose(sum(explanation["shares"].values()), now, rel_tol=1e-9)
 bottleneck = explanation["bottleneck"]
+assert explanation["savings"][bottleneck["kind"]] == max(explanation["savings"].values()) == bottleneck["seconds"]
+assert len(explanation["messages"]["hops"]) == len(plan["pipelines"][0]["stages"]) - 1, explanation["messages"]
+assert len(explanation["devices"]["stages"]) == len(plan["pipelines"][0]["stages"])
 assert math.isclose(bottleneck["share"], bottleneck["seconds"] / now) and 0 < bottleneck["share"] <= 1.01 and bottleneck["kind"] != "overhead"
 resource = explanation["resource"]
 assert resource["kind"] in ("stage", "hop") and 0 <= resource["pipeline"] < len(plan["pipelines"]), resource

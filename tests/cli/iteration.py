@@ -454,5 +454,51 @@ def test_batch_of_one_sequence():
     planned(job="one.yaml")
 
 
+def test_smallest_cluster():
+    """Without a limit, one device holds the model; with one, the plan is at most as slow as the limit."""
+    plan, text = planned(*SHORT, "--objective", "smallest-cluster")
+    answer = plan["smallest_cluster"]
+    check(answer["by"] == "devices" and answer["value"] == len(used(plan)) == 1 and answer["is_proven"], answer)
+    check("Smallest cluster for a plan that fits in memory: 1 device" in text and "proven minimal" in text, text)
+    alone = plan["estimate"]["iteration_time_s"]
+    plan, text = planned(*SHORT, "--objective", "smallest-cluster", "--max-iteration-time", f"{0.6 * alone:.6f}")
+    answer = plan["smallest_cluster"]
+    check(answer["is_met"] and answer["value"] == len(used(plan)) > 1, answer)
+    check(plan["finalists"][0]["simulated"]["nominal"]["mean_s"] <= 0.6 * alone, "the plan is too slow", answer)
+    check(answer["lower_bound"] <= answer["value"], answer)
+    costs = [cluster["devices"] for cluster in answer["tried"]]
+    check(costs == sorted(costs), costs)
+    out_of_reach, text = planned(*SHORT, "--objective", "smallest-cluster", "--max-iteration-time", "0.001", status=3)
+    check(not out_of_reach["smallest_cluster"]["is_met"] and "No cluster found" in text, text)
+
+
+def test_least_bandwidth():
+    """Below the least bandwidth in the table, iterations are too long."""
+    plan, text = planned(*SHORT, "--objective", "least-bandwidth", "--link", "oregon,ohio")
+    answer = plan["least_bandwidth"]
+    check(answer["sites"] == ["oregon", "ohio"], answer)
+    check(math.isclose(answer["max_iteration_time_s"], answer["unlimited_iteration_time_s"] / 0.95), answer)
+    rows = answer["rows"]
+    check(all(a["iteration_time_s"] >= b["iteration_time_s"] * (1 - 1e-9) for a, b in zip(rows, rows[1:])), rows)
+    check(any(close(row["factor"], 1) and close(row["bandwidth_bps"], 0.5e9) for row in rows), rows)
+    least = [row["bandwidth_bps"] for row in rows if row["is_enough"]]
+    check(answer["least_bps"] == least[0], answer)
+    check("Least bandwidth between oregon and ohio" in text, text)
+
+
+def test_rejected_questions():
+    refused("--max-iteration-time: requires --objective smallest-cluster or least-bandwidth",
+            "sites.yaml", "--max-iteration-time", "3")
+    refused("--link: requires --objective least-bandwidth", "sites.yaml", "--link", "oregon,ohio")
+    refused("--link: expected two sites, as SITE,SITE; found `oregon`",
+            "sites.yaml", "--objective", "least-bandwidth", "--link", "oregon")
+    refused("--link: unknown site `ohoi`; did you mean `ohio`?",
+            "sites.yaml", "--objective", "least-bandwidth", "--link", "oregon,ohoi")
+    refused("--score: cannot be combined with --objective smallest-cluster",
+            "sites.yaml", "--objective", "smallest-cluster", "--score", "made.json")
+    refused("--min-throughput: expected a number from 0 to below 1; found `1`",
+            "sites.yaml", "--objective", "least-bandwidth", "--min-throughput", "1")
+
+
 if __name__ == "__main__":
     sys.exit(main(globals()))

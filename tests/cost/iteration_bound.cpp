@@ -105,7 +105,7 @@ Problem uneven_problem(Rng& rng, bool shared) {
                   Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
   for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e15);
   const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::zero_bubble_h1,
-                                Schedule::one_f_one_b_blocking};
+                                Schedule::one_f_one_b_blocking, Schedule::eager_one_f_one_b};
   set_training(rng, problem.job, schedules[rng.below(std::size(schedules))]);
   return problem;
 }
@@ -220,6 +220,29 @@ TEST_CASE("the bound of two replicas includes gradient synchronization") {
   CHECK(iteration_bound(bounds, {{}, 1}).value == Approx(12).epsilon(1e-5));
   CHECK(iteration_bound(bounds, {{}, 2}).value == Approx(7).epsilon(1e-5));
   CHECK(iteration_bound(bounds).value == Approx(7).epsilon(1e-5));
+}
+
+// Two pipelines of two stages, four layers of 1 s forward and 2 s backward, four micro-batches each. Messages
+// of activations take no time, and the gradients of a layer 1 s, over the one link of a device. With two
+// layers per stage, the second one waits for 2 s and computes for 4 · 6 s. The first one ends 4 s later, and
+// then synchronizes two layers for 2 s: 32 s. With one layer in the first stage, the second one alone takes
+// 1 + 4 · 9 s.
+TEST_CASE("the first stage synchronizes all of its layers after the last gradients have returned to it") {
+  Link link = link_of(0, 1e9);
+  link.shared_by_sender = true;
+  Problem problem{flat_topology({4}, link, link), chain_job(4, 2.5e8, 0), {}};
+  problem.topology.edit().gpus[0].memory = Bytes(1e15);
+  problem.job.training.global_batch = 8;
+  problem.job.training.precision = Precision::fp32;
+  problem.job.execution.gradient_sync = GradientSync::sharded_ps;
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::eager_one_f_one_b}) {
+    CAPTURE(schedule);
+    problem.job.execution.schedule = schedule;
+    const IterationModel model(problem);
+    CHECK(iteration_bound(bound_inputs(model), {2, 2}).value == Approx(32).epsilon(1e-5));
+    const double simulated = replay(iteration_graph(problem, plan_of(problem.job, 2, 2, 4)).graph).makespan;
+    CHECK(simulated == Approx(32).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("no plan is estimated or simulated below the bound") {

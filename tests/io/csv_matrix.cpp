@@ -1,6 +1,8 @@
 #include "core/io/text/csv_matrix.hpp"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -93,6 +95,30 @@ TEST_CASE("a bad cell in the first line is reported as a cell rather than a head
         "m.csv:1:10: expected `ohio/0`, the id of device 2 of the topology; found `fast`");
   CHECK(read("0,oregon/0,ohio/0,ohio/1\noregon/0,0,67,49\nohio/0,11,0,5\nohio/1,1.5,2,0\n") ==
         read("0,67,49\n11,0,5\n1.5,2,0\n"));
+}
+
+TEST_CASE("a matrix that is read in small parts is that of the whole text, and has the same errors") {
+  const auto in_parts = [](const std::string& text, std::size_t size) {
+    const OpenText open = [&text, size] {
+      return [&text, size, read = std::size_t{0}](std::string& some) mutable {
+        some += text.substr(read, size);
+        return std::exchange(read, std::min(read + size, text.size())) < text.size();
+      };
+    };
+    return parse_csv_matrix(open, "m.csv", {ids, time_unit("ms"), false});
+  };
+  for (const std::string text :
+       {"\xEF\xBB\xBF-,67,49\r\n11,nan,5\r\n1.5, 2 ,\r\n\r\n", "0,67,49\n11,0,5\n1.5,2,0", "0,1,1\n1,0,1\n",
+        "0,1,1\n1,0,fast\n1,1,0\n", "0,1,1\n1,0,\xC3\n1,1,0\n", "\n\n\n0,1,1\n", "",
+        ",oregon/0,ohio/0,ohio/1\noregon/0,0,67,49\nohio/0,11,0,5\nohio/1,1.5,2,0\n"})
+    for (const std::size_t size : {1u, 2u, 3u, 7u}) {
+      CAPTURE(text, size);
+      const std::string expected = error_text(text);
+      if (expected == "no error")
+        CHECK(in_parts(text, size) == read(text));
+      else
+        CHECK_THROWS_WITH(in_parts(text, size), expected);
+    }
 }
 
 TEST_CASE("a large matrix and ten megabytes of garbage are read in one pass") {

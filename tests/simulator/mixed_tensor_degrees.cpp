@@ -195,8 +195,9 @@ TEST_CASE("a rejoining device fetches every part from a device that has it") {
   const Job job = chain_job(4, 1e6, 0);
   const Problem problem{hosts_of({2, 1}, instant, instant), job, {}};
   const Plan plan = degrees_plan(job, {{2}, {1}}, 1);
-  const std::vector<StageShard> wanted = stage_shards(plan, {true, true});
-  const auto to_one = plan_fetches(problem, plan, wanted, stage_shards(plan, {true, false}));
+  const std::vector<StageShard> wanted = stage_shards(problem.topology, plan, {true, true});
+  const auto to_one =
+      plan_fetches(problem, plan, wanted, stage_shards(problem.topology, plan, {true, false}));
   REQUIRE(to_one.size() == 2);
   for (int part = 0; part < 2; ++part) {
     CHECK(to_one[at(part)].to == 2);
@@ -204,7 +205,8 @@ TEST_CASE("a rejoining device fetches every part from a device that has it") {
     CHECK(to_one[at(part)].bytes == Approx(24e6));
     CHECK(to_one[at(part)].layers == std::pair(0, 4));
   }
-  const auto to_two = plan_fetches(problem, plan, wanted, stage_shards(plan, {false, true}));
+  const auto to_two =
+      plan_fetches(problem, plan, wanted, stage_shards(problem.topology, plan, {false, true}));
   REQUIRE(to_two.size() == 2);
   for (int part = 0; part < 2; ++part) {
     CHECK(to_two[at(part)].to == part);

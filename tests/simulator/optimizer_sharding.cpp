@@ -310,15 +310,6 @@ TEST_CASE("only pipelines at the same sites in all stages are in one instance") 
   check_optimizer_sharding(plan);
 }
 
-TEST_CASE("device failures are rejected with a sharded optimizer") {
-  const Problem problem = sharded_problem(4, 2, OptimizerSharding::zero1, GradientSync::ring);
-  Scenario scenario;
-  scenario.events.push_back({1, 0, DeviceEvent::Kind::leave});
-  CHECK(error_message([&] { simulate(problem, plan_of(problem.job, 2, 2, 1), scenario, SimOptions()); }) ==
-        "device failures are not supported with zero1: no other device has the shards of a device that "
-        "leaves; use optimizer_sharding none");
-}
-
 TEST_CASE("a device of a single replica may leave, because nothing is sharded") {
   const Problem problem = sharded_problem(4, 2, OptimizerSharding::zero1, GradientSync::ring);
   Problem unsharded = problem;

@@ -301,7 +301,7 @@ TEST_CASE("a device reads its parts of a checkpoint one after the other") {
   // 100 B/s per device: device 0 reads 100 and 200 bytes, device 1 reads 150.
   const Problem problem{flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0), {}};
   const std::vector<Fetch> fetches = {
-      {0, 0, 0, 0, 1, {0, 1}, {}, 100}, {1, 0, 0, 0, 1, {0, 1}, {}, 150}, {0, 0, 1, 0, 1, {1, 2}, {}, 200}};
+      {0, 0, 0, 0, {0, 1}, {}, 100}, {1, 0, 0, 0, {0, 1}, {}, 150}, {0, 0, 1, 0, {1, 2}, {}, 200}};
   for (const std::optional<int> device : {std::optional<int>(), std::optional(0), std::optional(1)}) {
     const Replay replayed = replay(recovery_graph(problem, fetches, Checkpoint{800, device}).graph);
     CHECK(replayed.makespan == Approx(3));

@@ -20,8 +20,8 @@ Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path&
   const YamlMap map = value.map({"file", "unit"});
   const YamlValue file = map.required("file");
   format.unit = read_unit(map.required("unit"), parse_unit);
-  NamedFile named = read_named_file(file, folder, csv_size_limit);
-  return parse_csv_matrix(std::move(named.text), named.path, format);
+  const NamedText named = named_text(file, folder, csv_size_limit);
+  return parse_csv_matrix(named.open, named.path, format);
 }
 
 MeasuredLinks read_measured_links(const YamlValue& value, const DeviceInventory& inventory,

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <Eigen/Core>
 
+#include "core/io/text/text_file.hpp"
 #include "core/io/text/units.hpp"
 
 namespace dtfm::io {
@@ -25,6 +27,8 @@ struct MatrixFormat {
 /// Blanks, CRLF and a missing line end after the last row are accepted. The diagonal is ignored and returned
 /// as 0. Throws Error with file:line:column for any other shape, and for a cell that is not a number, not
 /// finite, negative, zero (unless allowed) or not measured (empty, `-`, `nan`).
-Eigen::MatrixXd parse_csv_matrix(std::string text, const std::string& file, const MatrixFormat& format);
+/// Opens the text twice, so that only a part of it is in memory.
+Eigen::MatrixXd parse_csv_matrix(const OpenText& open, const std::string& file, const MatrixFormat& format);
+Eigen::MatrixXd parse_csv_matrix(std::string_view text, const std::string& file, const MatrixFormat& format);
 
 }  // namespace dtfm::io

@@ -1,7 +1,11 @@
 #include "core/io/text/named_file.hpp"
 
+#include <memory>
+
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
+#include "core/io/text/read_log.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 
@@ -25,6 +29,25 @@ NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& f
   } catch (const Error& error) {
     throw value.value_error(error.what());
   }
+}
+
+NamedText named_text(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit) {
+  const auto at_value = [&value](const auto& read) {
+    try {
+      return read();
+    } catch (const Error& error) {
+      throw value.value_error(error.what());
+    }
+  };
+  const std::string name = value.text(max_path_length);
+  const std::filesystem::path path = at_value([&] { return path_below(folder, name); });
+  ReadLog::note(path.string(), value.where());
+  return {path.string(), [at_value, path, limit] {
+            auto parts = at_value([&] { return std::make_shared<FileParts>(path, limit); });
+            return [at_value, parts](std::string& text) {
+              return at_value([&] { return parts->append_next(text); });
+            };
+          }};
 }
 
 Unit read_unit(const YamlValue& value, Unit (*parse_unit)(std::string_view)) {

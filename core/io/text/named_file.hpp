@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/io/text/text_file.hpp"
 #include "core/io/text/units.hpp"
 #include "core/io/text/yaml_reader.hpp"
 
@@ -29,6 +30,14 @@ std::filesystem::path path_below(const std::filesystem::path& folder, const std:
 /// Reads the file that `value` names. It must be below `folder`, the folder of the YAML file, and have at
 /// most `limit` bytes. Throws Error at `value`.
 NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit);
+
+/// The same file in parts, whenever it is opened. Throws Error at `value` then, and while it is read. `value`
+/// must outlive the result.
+struct NamedText {
+  std::string path;
+  OpenText open;
+};
+NamedText named_text(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit);
 
 /// `parse_unit` is `time_unit` or `rate_unit`. Throws Error at `value` for an unknown unit.
 Unit read_unit(const YamlValue& value, Unit (*parse_unit)(std::string_view));

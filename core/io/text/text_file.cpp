@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -44,9 +44,10 @@ bool is_forbidden(Byte byte) {
   return (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F;
 }
 
-Error bad_byte_error(std::string_view text, std::size_t at, const std::string& file, const char* what) {
+Error bad_byte_error(std::string_view text, std::size_t at, const std::string& file, std::size_t first_line,
+                     const char* what) {
   const std::string_view before = text.substr(0, at);
-  const auto line = static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1;
+  const auto line = static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + first_line;
   const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 = 0
   return Error(position(file, line, at - line_begin + 1),
                fmt::format("{}: byte 0x{:02X}", what, static_cast<Byte>(text[at])));
@@ -58,36 +59,49 @@ std::string position(const std::string& file, std::size_t line, std::size_t colu
   return fmt::format("{}:{}:{}", file, line, column);
 }
 
-std::string read_file(const std::filesystem::path& path, std::size_t limit, std::string_view referenced_by) {
+FileParts::FileParts(std::filesystem::path path, std::size_t limit) : path_(std::move(path)), limit_(limit) {
   std::error_code code;
-  if (std::filesystem::is_directory(path, code))
-    throw Error(path.string(), "expected a file; found a directory");
+  if (std::filesystem::is_directory(path_, code))
+    throw Error(path_.string(), "expected a file; found a directory");
   errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw Error(path.string(), "cannot be opened: " + std::generic_category().message(errno));
+  stream_.open(path_, std::ios::binary);
+  if (!stream_) throw Error(path_.string(), "cannot be opened: " + std::generic_category().message(errno));
+}
+
+bool FileParts::append_next(std::string& text) {
+  constexpr std::size_t part = std::size_t{1} << 16;
+  if (!stream_) return false;
+  const std::size_t before = text.size();
+  text.resize(before + part);
+  stream_.read(text.data() + before, static_cast<std::streamsize>(part));
+  text.resize(before + static_cast<std::size_t>(stream_.gcount()));
+  size_ += text.size() - before;
+  if (stream_.bad()) throw Error(path_.string(), "cannot be read");
+  if (size_ > limit_) throw Error(path_.string(), fmt::format("is larger than {} bytes", limit_));
+  return text.size() > before;
+}
+
+std::string read_file(const std::filesystem::path& path, std::size_t limit, std::string_view referenced_by) {
+  FileParts parts(path, limit);
   std::string text;
-  constexpr std::size_t chunk = std::size_t{1} << 16;
-  while (stream && text.size() <= limit) {
-    const std::size_t size = text.size();
-    text.resize(size + chunk);
-    stream.read(text.data() + size, static_cast<std::streamsize>(chunk));
-    text.resize(size + static_cast<std::size_t>(stream.gcount()));
-  }
-  if (stream.bad()) throw Error(path.string(), "cannot be read");
-  if (text.size() > limit) throw Error(path.string(), fmt::format("is larger than {} bytes", limit));
+  while (parts.append_next(text)) continue;
   ReadLog::note(path.string(), referenced_by);
   return text;
 }
 
-std::string validate_text(std::string text, const std::string& file) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+void check_characters(std::string_view text, const std::string& file, std::size_t first_line) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = character_length(text, at);
-    if (length == 0) throw bad_byte_error(text, at, file, "not UTF-8 text");
+    if (length == 0) throw bad_byte_error(text, at, file, first_line, "not UTF-8 text");
     if (is_forbidden(static_cast<Byte>(text[at])))
-      throw bad_byte_error(text, at, file, "control character in a text file");
+      throw bad_byte_error(text, at, file, first_line, "control character in a text file");
     at += length;
   }
+}
+
+std::string validate_text(std::string text, const std::string& file) {
+  if (text.starts_with(byte_order_mark)) text.erase(0, byte_order_mark.size());
+  check_characters(text, file);
   return text;
 }
 

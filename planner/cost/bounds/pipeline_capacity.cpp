@@ -32,6 +32,15 @@ struct Trial {
   PipelineCosts costs = {};
 };
 
+/// What follows the last backward pass of a stage with these layers: its synchronization, and for the first
+/// stage also the step of the first layer, whose synchronization takes part.
+double after_s(const BoundInputs& in, const PipelineCosts& costs, std::pair<int, int> layers) {
+  const double bytes = in.gradients_before[at(layers.second)] - in.gradients_before[at(layers.first)];
+  const double sync_s = in.model.problem.job.execution.overlap ? 0 : costs.device_sync_s(bytes);
+  if (layers.first > 0) return sync_s;
+  return std::max(sync_s, costs.first_sync_s) + in.layer_times.first_update_s;
+}
+
 /// Lower bound on the time of one micro-batch: it passes all stages and hops, forward and backward. If the
 /// schedule splits the backward, only the forward of the path is counted, because weight gradients are
 /// computed in parallel to it. The hops take at least `min_hops_s`.
@@ -42,16 +51,19 @@ double micro_batch_path_s(const BoundInputs& in, int stages, double min_hops_s) 
          std::max(in.hops.round_trip.sum(stages) + 4 * in.compression_s * (stages - 1), min_hops_s);
 }
 
-/// Whether a stage with these layers, the `stage`-th, may finish in time.
+/// Whether a stage with these layers, the `stage`-th, may finish in time. After the last gradients have
+/// returned to the first stage, this takes at least `first_s`.
 ///
 /// gpipe: at the last micro-batch of a round, the forward phase has taken the latency of one micro-batch plus
 /// (m − 1) times the slowest stage or hop. The same holds for the backward phase up to this stage, which
 /// crosses only the hops behind it, and up to the first stage, which crosses all. The stages before it may
-/// run their last backward pass while it synchronizes its gradients.
+/// run their last backward pass while it synchronizes its gradients, but the first stage synchronizes later.
 ///
 /// Other schedules: the stage waits for its first input, computes all its work, and then synchronizes its
-/// gradients. Or else the last gradients go back to the first stage, which then synchronizes.
-bool stage_runs(const BoundInputs& in, const Trial& trial, std::pair<int, int> layers, int stage) {
+/// gradients. Or else the last gradients go back to the first stage, which then synchronizes all of its
+/// layers.
+bool stage_runs(const BoundInputs& in, const Trial& trial, std::pair<int, int> layers, int stage,
+                double first_s) {
   const auto within = [&](const std::vector<double>& before) {
     return before[at(layers.second)] - before[at(layers.first)];
   };
@@ -60,28 +72,26 @@ bool stage_runs(const BoundInputs& in, const Trial& trial, std::pair<int, int> l
   const PipelineCosts& costs = trial.costs;
   const ScheduleTraits& schedule = traits(in.model.schedule);
   const int stages = trial.stages;
-  const bool overlap = in.model.problem.job.execution.overlap, is_first = layers.first == 0;
   const double limit_s = trial.limit_s;
   const double forward = within(forwards.before_s), backward = within(backwards.before_s),
                both = within(in.layer_times.forward_backward.before_s);
-  const double first_s = costs.first_sync_s + in.layer_times.first_update_s;
-  double after_s = overlap ? 0 : costs.device_sync_s(within(in.gradients_before));
-  if (is_first) after_s = std::max(after_s + in.layer_times.first_update_s, first_s);
+  const double own_after_s = after_s(in, costs, layers);
+  if (layers.first == 0) first_s = own_after_s;
   const double path_s = micro_batch_path_s(in, stages, costs.hop_s),
                others = trial.micro_batches - trial.rounds;
   const double waited_s = forwards.before_s[at(layers.first)] + hops.one_way.sum(stage + 1);
   if (schedule.forwards_first) {
     const double hop = std::max(costs.hop_busy_s, hops.one_way_occupancy.max_edge(stages));
     const double phases = std::max(both, std::max(forward, hop) + std::max(backward, hop));
-    if (is_first) return trial.rounds * path_s + others * phases + after_s <= limit_s;
+    if (layers.first == 0) return trial.rounds * path_s + others * phases + own_after_s <= limit_s;
     const double behind = layers.second == in.layers ? 0 : hops.one_way_occupancy.max_edge(stages - stage);
     const double steady = std::max(both, std::max(forward, hop) + std::max(backward, behind));
     const double last_s =
         forwards.sum_s + hops.one_way.sum(stages) + backwards.sum_s - backwards.before_s[at(layers.first)];
-    return (trial.rounds - 1) * path_s + last_s + others * steady + after_s <= limit_s &&
+    return (trial.rounds - 1) * path_s + last_s + others * steady + own_after_s <= limit_s &&
            trial.rounds * path_s + others * phases + first_s <= limit_s;
   }
-  if (waited_s + trial.micro_batches * both + after_s > limit_s) return false;
+  if (waited_s + trial.micro_batches * both + own_after_s > limit_s) return false;
   const double slowest = std::max({forward, costs.hop_busy_s, hops.round_trip_occupancy.max_edge(stages)});
   if (schedule.splits_backward) return trial.rounds * path_s + others * slowest <= limit_s;
   const double back_s =
@@ -99,28 +109,47 @@ bool stage_fits(const BoundInputs& in, std::pair<int, int> layers, int in_flight
       1);
 }
 
+/// The largest end of a stage that begins at `begin`: at least `begin`, which means that there is none.
+template <class CanEnd>
+int furthest_end(int begin, int layers, const CanEnd& can_end) {
+  if (can_end(layers)) return layers;
+  int low = begin, high = layers;
+  while (low + 1 < high) {
+    const int middle = (low + high) / 2;
+    (can_end(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
 /// Whether the layers can be cut into at most `trial.stages` stages that fit with `trial.in_flight`
 /// micro-batches, and run. The later a stage begins, the further it may reach, so the fewest stages have as
-/// many layers as possible, from the first stage on.
+/// many layers as possible, from the second stage on. The more layers the first one has, the longer it
+/// synchronizes when the last gradients have returned, so all of its ends are tried.
 bool can_cut(const BoundInputs& in, const Trial& trial, bool& exceeds_memory) {
-  int begin = 0;
-  for (int stage = 0; stage < trial.stages && begin < in.layers; ++stage) {
-    const auto can_end = [&](int end) {
-      if (!stage_runs(in, trial, {begin, end}, stage)) return false;
+  const auto end_of = [&](int begin, int stage, double first_s) {
+    return furthest_end(begin, in.layers, [&](int end) {
+      if (!stage_runs(in, trial, {begin, end}, stage, first_s)) return false;
       const bool fits = stage_fits(in, {begin, end}, trial.in_flight);
       exceeds_memory = exceeds_memory || !fits;
       return fits;
-    };
-    if (can_end(in.layers)) return true;
-    int low = begin, high = in.layers;  // the stage can end at `low`, unless that is its beginning
-    while (low + 1 < high) {
-      const int middle = (low + high) / 2;
-      (can_end(middle) ? low : high) = middle;
+    });
+  };
+  const auto can_cut_rest = [&](int begin, double first_s) {
+    for (int stage = 1; stage < trial.stages && begin < in.layers; ++stage) {
+      const int end = end_of(begin, stage, first_s);
+      if (end == begin) return false;
+      begin = end;
     }
-    if (low == begin) return false;
-    begin = low;
+    return begin == in.layers;
+  };
+  double shorter_s = infinity;
+  for (int first = end_of(0, 0, 0); first > 0; --first) {
+    const double first_s = after_s(in, trial.costs, {0, first});
+    if (!(first_s < shorter_s)) continue;  // no better for the others, which would have more layers
+    if (can_cut_rest(first, first_s)) return true;
+    shorter_s = first_s;
   }
-  return begin == in.layers;
+  return false;
 }
 
 /// Whether a gpipe pipeline may finish in time with some number of flushes. The more rounds there are, the

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
@@ -107,6 +109,21 @@ void add_slowest(const ReceiverSets& sets, std::vector<double>& slowest) {
   }
 }
 
+/// Those of `group` without all but one of each set of interchangeable ones, which have equal bounds: of one
+/// kind, on hosts that are equally equipped.
+std::vector<int> different_devices(const IterationModel& model, const std::vector<int>& devices,
+                                   const std::vector<int>& group) {
+  std::map<int, std::vector<int>> on_host;  // kinds of `devices`
+  const auto host_of = [&](int device) { return model.problem.topology->devices[at(device)].host; };
+  for (const int device : devices) on_host[host_of(device)].push_back(model.network.kind(device));
+  for (auto& [host, kinds] : on_host) std::sort(kinds.begin(), kinds.end());
+  std::set<std::pair<int, std::vector<int>>> known;
+  std::vector<int> result;
+  for (const int device : group)
+    if (known.emplace(model.network.kind(device), on_host[host_of(device)]).second) result.push_back(device);
+  return result;
+}
+
 }  // namespace
 
 SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices,
@@ -116,7 +133,8 @@ SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vecto
   const bool has_peers = devices.size() > 1 || devices != group, has_outside = devices != group;
   total_s_ = has_peers ? infinity : 0;
   std::vector<double> slowest(to_each_s_.size());
-  for (const int device : group) {
+  const bool is_whole = devices == group;  // otherwise own hosts may differ in which devices are inside
+  for (const int device : is_whole ? different_devices(model, devices, group) : group) {
     throw_if_stopped(stop);
     std::vector<ReceiverSets> all;
     double total_s = 0;

@@ -94,6 +94,8 @@ PlanExplanation explain_plan(const PlannedProblem& planned, const Network& netwo
   PlanExplanation result;
   const IterationModel model = model_of(planned, network);
   result.bottleneck = find_bottleneck(model, planned.plan);
+  result.messages = message_reasons(model, planned.plan);
+  result.devices = device_reasons(model, planned.plan, work.stop);
   result.now = throughput_of(planned, model, result.bottleneck);
   result.what_ifs = what_ifs(planned, network, work);
   result.compute_bound_compression = min_compression(planned, network, work.stop);

@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "planner/cost/explanation/device_reasons.hpp"
+#include "planner/cost/explanation/message_reasons.hpp"
 #include "planner/cost/explanation/plan_bottleneck.hpp"
 #include "planner/cost/explanation/what_if.hpp"
 
@@ -20,6 +22,8 @@ struct PlanThroughput {
 
 struct PlanExplanation {
   PlanBottleneck bottleneck;
+  MessageReasons messages;
+  DeviceReasons devices;
   std::vector<WhatIf> what_ifs;
   PlanThroughput now;
   /// With the hidden size doubled: iterations are longer, and have more FLOPs. Empty if the model is not a

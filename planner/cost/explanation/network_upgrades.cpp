@@ -8,8 +8,10 @@
 namespace dtfm::cost {
 namespace {
 
-/// Replaces the entries between link classes of `site` and of `other` by copies with doubled rates.
-void double_entries(RuleLinks& rules, const std::vector<int>& site_of_link_class, int site, int other) {
+/// Replaces the entries between link classes of `site` and of `other` by copies with `factor` times the
+/// rates.
+void scale_entries(RuleLinks& rules, const std::vector<int>& site_of_link_class, int site, int other,
+                   double factor) {
   std::map<int, int> copies;
   Eigen::MatrixXi& table = rules.table;
   for (Eigen::Index from = 0; from < table.rows(); ++from)
@@ -21,8 +23,8 @@ void double_entries(RuleLinks& rules, const std::vector<int>& site_of_link_class
       const auto [copy, is_new] = copies.emplace(entry, static_cast<int>(rules.links.size()));
       if (is_new) {
         Link faster = rules.links[at(entry)];
-        faster.bandwidth = 2 * faster.bandwidth;
-        faster.capacity = 2 * faster.capacity;
+        faster.bandwidth = factor * faster.bandwidth;
+        faster.capacity = factor * faster.capacity;
         rules.links.push_back(faster);
       }
       entry = copy->second;
@@ -31,12 +33,12 @@ void double_entries(RuleLinks& rules, const std::vector<int>& site_of_link_class
 
 }  // namespace
 
-void double_link(Topology& topology, int site, int other) {
+void scale_link(Topology& topology, int site, int other, double factor) {
   if (auto* rules = std::get_if<RuleLinks>(&topology.links)) {
     std::vector<int> site_of_link_class(static_cast<std::size_t>(rules->table.rows()), -1);
     for (std::size_t device = 0; device < topology.devices.size(); ++device)
       site_of_link_class[at(rules->link_class[device])] = topology.devices[device].site;
-    double_entries(*rules, site_of_link_class, site, other);
+    scale_entries(*rules, site_of_link_class, site, other, factor);
     return;
   }
   Eigen::MatrixXd& bandwidth = std::get<MeasuredLinks>(topology.links).bandwidth;
@@ -44,7 +46,7 @@ void double_link(Topology& topology, int site, int other) {
     for (int to = 0; to < topology.size(); ++to) {
       const Device &a = topology.devices[at(from)], &b = topology.devices[at(to)];
       const bool is_between = (a.site == site && b.site == other) || (a.site == other && b.site == site);
-      if (is_between && a.host != b.host) bandwidth(from, to) *= 2;
+      if (is_between && a.host != b.host) bandwidth(from, to) *= factor;
     }
 }
 

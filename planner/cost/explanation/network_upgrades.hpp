@@ -1,4 +1,4 @@
-// Modified topologies in which one part of the network is twice as fast.
+// Modified topologies in which one part of the network is faster or slower.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace dtfm::cost {
 
-/// Doubles bandwidth and capacity of the links between hosts of two sites, in both directions, or within one
-/// site (`site` = `other`). A rule that also covers other pairs of sites is split, so that these keep their
-/// links; a bandwidth that a sender shares between both parts then exists once for each of them.
-void double_link(Topology& topology, int site, int other);
+/// Multiplies bandwidth and capacity of the links between hosts of two sites, in both directions, or within
+/// one site (`site` = `other`). A rule that also covers other pairs of sites is split, so that these keep
+/// their links; a bandwidth that a sender shares between both parts then exists once for each of them.
+void scale_link(Topology& topology, int site, int other, double factor);
 
 /// Doubles uplink and downlink of a site, and of its hosts and devices.
 void double_site_access(Topology& topology, int site);

@@ -2,6 +2,8 @@
 // which device is closest to running out of memory.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,18 @@ struct IterationParts {
   double sum() const { return fill_s + steady_s + sync_s + update_s + overhead_s; }
 };
 
+/// Where the seconds of an iteration go, as seen from the busiest stage of the slowest pipeline. They add up
+/// to the iteration.
+struct TimeShares {
+  double compute_s = 0;   // of the busiest stage
+  double messages_s = 0;  // exposed communication of the pipelines: what remains if all their messages arrive
+                          // at once is computation and bubble
+  double bubble_s = 0;    // the busiest stage waits for others although messages arrive at once
+  double sync_s = 0, update_s = 0, overhead_s = 0;  // as in IterationParts
+  double exchange_s =
+      0;  // part of `compute_s`: exchanges inside the stage, such as tensor-parallel all-reduces
+};
+
 /// Critical-path shares of all stages, and of all hops, in the slowest pipeline. Its time is a homogeneous
 /// function of theirs, so the two add up to it (Euler), except where links are shared or two paths are
 /// equally long.
@@ -38,18 +52,27 @@ struct CriticalPathShares {
   double compute_s = 0, sending_s = 0;
 };
 
+/// A part of the iteration, and what its removal alone would save.
 struct Bottleneck {
-  enum class Kind { stages, hops, gradient_sync, update, overhead };
+  enum class Kind { stages, hops, bubble, gradient_sync, update, overhead };
   Kind kind = Kind::stages;
-  double seconds = 0;
-  double share = 0;  // of the iteration time
+  double seconds = 0;  // that the iteration would be shorter
+  double share = 0;    // of the iteration time
 };
+inline constexpr std::size_t bottleneck_kinds = 6;
 std::string_view name_of(Bottleneck::Kind kind);
 
 struct PlanBottleneck {
-  /// Largest critical-path share: all stages of the slowest pipeline, all its hops, or another part.
+  /// The part whose removal alone would save most.
   Bottleneck dominant;
-  /// Resource of the slowest pipeline with the largest share: a stage or a hop, whichever kind dominates.
+  /// Of every kind, in the order of the enum: with infinitely fast devices; with messages between stages that
+  /// arrive at once; with pipelines that are always in the steady state; without exposed synchronization,
+  /// optimizer step or overhead. Everything else takes as long as now. Savings do not add up: without
+  /// computations there is no bubble, either.
+  std::array<Bottleneck, bottleneck_kinds> savings;
+  TimeShares shares;
+  /// Resource of the slowest pipeline with the largest critical-path share: a hop if messages dominate, a
+  /// stage if computations or the bubble do, otherwise whichever kind has the larger share.
   PipelineResource resource;
   IterationParts parts;
   CriticalPathShares critical_path;
@@ -59,11 +82,11 @@ struct PlanBottleneck {
 
 PlanBottleneck find_bottleneck(const IterationModel& model, const Plan& plan);
 
-/// An iteration with at least this share of exposed gradient synchronization is not compute-bound.
-inline constexpr double max_compute_bound_sync_share = 0.05;
+/// An iteration with at least this share of exposed communication is not compute-bound.
+inline constexpr double max_compute_bound_exposed_share = 0.05;
 
-/// Returns whether in every pipeline stages have a larger critical-path share than hops, and exposed gradient
-/// synchronization takes less than `max_compute_bound_sync_share` of the iteration.
+/// Returns whether exposed communication, between stages and of gradients, takes less than
+/// `max_compute_bound_exposed_share` of the iteration.
 bool is_compute_bound(const IterationModel& model, const Plan& plan);
 
 }  // namespace dtfm::cost

@@ -106,45 +106,6 @@ void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr
   }
 }
 
-/// Pairs of sites (a, b), a ≤ b, ordered by how long the plan sends over the links between them, longest
-/// first.
-std::vector<std::pair<int, int>> used_links(const IterationModel& model, const Plan& plan) {
-  const auto& devices = model.problem.topology->devices;
-  std::map<std::pair<int, int>, double> seconds;
-  const auto add = [&](int from, int to, double bytes, double messages) {
-    if (devices[at(from)].host == devices[at(to)].host) return;
-    const auto sites = std::minmax(devices[at(from)].site, devices[at(to)].site);
-    seconds[{sites.first, sites.second}] += messages * model.network.message(from, to).total_s(bytes);
-  };
-  for (const Pipeline& pipeline : plan.pipelines)
-    for (std::size_t stage = 0; stage + 1 < pipeline.stages.size(); ++stage) {
-      const std::vector<int>&here = pipeline.stages[stage].devices,
-            &next = pipeline.stages[stage + 1].devices;
-      const int parts = parts_between(here, next);
-      for (int part = 0; part < parts; ++part) {
-        const int from = device_of_part(here, part, parts), to = device_of_part(next, part, parts);
-        add(from, to, model.boundary_bytes(from, to, parts, pipeline.stages[stage].layers.second),
-            pipeline.micro_batches);
-      }
-    }
-  const auto groups = stage_groups(plan);
-  const Problem& problem = model.problem;
-  for (const std::vector<int>& group : groups) {
-    const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group);
-    const double bytes = model.stages.gradient_bytes({0, model.stages.layers()}, true, compressed) /
-                         static_cast<double>(groups.size());
-    for (std::size_t a = 0; a < group.size(); ++a)
-      for (std::size_t b = a + 1; b < group.size(); ++b)
-        add(group[a], group[b], bytes / static_cast<double>(group.size()), 2);
-  }
-  std::vector<std::pair<double, std::pair<int, int>>> order;
-  for (const auto& [sites, sum] : seconds) order.emplace_back(-sum, sites);
-  std::stable_sort(order.begin(), order.end());
-  std::vector<std::pair<int, int>> links;
-  for (std::size_t i = 0; i < order.size() && i < max_links; ++i) links.push_back(order[i].second);
-  return links;
-}
-
 /// Groups of unused devices on one host, each as many as the plan's largest stage has, with known layer
 /// times.
 std::vector<std::vector<int>> unused_tensor_groups(const IterationModel& model, const Plan& plan) {
@@ -229,6 +190,43 @@ std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
 
 }  // namespace
 
+std::vector<std::pair<int, int>> used_links(const IterationModel& model, const Plan& plan) {
+  const auto& devices = model.problem.topology->devices;
+  std::map<std::pair<int, int>, double> seconds;
+  const auto add = [&](int from, int to, double bytes, double messages) {
+    if (devices[at(from)].host == devices[at(to)].host) return;
+    const auto sites = std::minmax(devices[at(from)].site, devices[at(to)].site);
+    seconds[{sites.first, sites.second}] += messages * model.network.message(from, to).total_s(bytes);
+  };
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (std::size_t stage = 0; stage + 1 < pipeline.stages.size(); ++stage) {
+      const std::vector<int>&here = pipeline.stages[stage].devices,
+            &next = pipeline.stages[stage + 1].devices;
+      const int parts = parts_between(here, next);
+      for (int part = 0; part < parts; ++part) {
+        const int from = device_of_part(here, part, parts), to = device_of_part(next, part, parts);
+        add(from, to, model.boundary_bytes(from, to, parts, pipeline.stages[stage].layers.second),
+            pipeline.micro_batches);
+      }
+    }
+  const auto groups = stage_groups(plan);
+  const Problem& problem = model.problem;
+  for (const std::vector<int>& group : groups) {
+    const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group);
+    const double bytes = model.stages.gradient_bytes({0, model.stages.layers()}, true, compressed) /
+                         static_cast<double>(groups.size());
+    for (std::size_t a = 0; a < group.size(); ++a)
+      for (std::size_t b = a + 1; b < group.size(); ++b)
+        add(group[a], group[b], bytes / static_cast<double>(group.size()), 2);
+  }
+  std::vector<std::pair<double, std::pair<int, int>>> order;
+  for (const auto& [sites, sum] : seconds) order.emplace_back(-sum, sites);
+  std::stable_sort(order.begin(), order.end());
+  std::vector<std::pair<int, int>> links;
+  for (std::size_t i = 0; i < order.size() && i < max_links; ++i) links.push_back(order[i].second);
+  return links;
+}
+
 std::string_view name_of(Change change) {
   constexpr std::array<std::string_view, 9> names = {
       "link_doubled",     "access_doubled",      "pipeline_removed",
@@ -243,7 +241,7 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
   Compression& compression = result.problem.job.execution.compression;
   switch (what.change) {
     case Change::link_doubled:
-      double_link(result.problem.topology.edit(), what.first, what.second);
+      scale_link(result.problem.topology.edit(), what.first, what.second, 2);
       break;
     case Change::access_doubled:
       double_site_access(result.problem.topology.edit(), what.first);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/work.hpp"
@@ -51,5 +52,9 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
 /// only the best. Changes that fit in memory come first, by gain; impossible ones last. Throws WorkStopped.
 std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
                              const Work& work);
+
+/// Pairs of sites (a, b), a ≤ b, ordered by how long the plan sends over the links between them, longest
+/// first. At most 32.
+std::vector<std::pair<int, int>> used_links(const IterationModel& model, const Plan& plan);
 
 }  // namespace dtfm::cost

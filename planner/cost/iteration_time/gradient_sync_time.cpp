@@ -72,11 +72,16 @@ Classes classes_by(const std::vector<int>& kinds, const Topology& topology, cons
   std::vector<int> hosts;
   for (const int device : group.devices) hosts.push_back(host_of(device));
   std::sort(hosts.begin(), hosts.end());
+  const bool are_all_alone = std::adjacent_find(hosts.begin(), hosts.end()) == hosts.end();
   std::vector<std::pair<Key, std::size_t>> keys;
+  keys.reserve(group.devices.size());
   for (std::size_t i = 0; i < group.devices.size(); ++i) {
     const int host = host_of(group.devices[i]);
-    const auto [first, last] = std::equal_range(hosts.begin(), hosts.end(), host);
-    const bool is_alone = last - first == 1;
+    bool is_alone = are_all_alone;
+    if (!is_alone) {
+      const auto [first, last] = std::equal_range(hosts.begin(), hosts.end(), host);
+      is_alone = last - first == 1;
+    }
     keys.push_back({{kinds[i], group.parts[i], is_alone ? no_index : host}, i});
   }
   std::sort(keys.begin(), keys.end());
@@ -141,7 +146,9 @@ class MessageParts {
  public:
   MessageParts(const Topology& topology, std::span<const int> devices, std::span<const int> nodes)
       : channels_(topology, devices) {
-    for (std::size_t i = 0; i < devices.size(); ++i) node_of_[devices[i]] = nodes[i];
+    if (at(channels_.hosts()) == devices.size()) return;
+    for (std::size_t i = 0; i < devices.size(); ++i) node_of_.emplace_back(devices[i], nodes[i]);
+    std::sort(node_of_.begin(), node_of_.end());
   }
 
   const HostChannels& channels() const { return channels_; }
@@ -149,12 +156,18 @@ class MessageParts {
   void add(const std::vector<std::pair<int, int>>& parts, Message& message) const {
     if (parts.size() > 1)
       for (const auto& [sender, receiver] : parts)
-        message.parts.emplace_back(node_of_.at(sender), node_of_.at(receiver));
+        message.parts.emplace_back(node_of(sender), node_of(receiver));
   }
 
  private:
+  int node_of(int device) const {
+    const auto found = std::lower_bound(node_of_.begin(), node_of_.end(), std::pair(device, 0));
+    DTFM_ASSERT(found != node_of_.end() && found->first == device);
+    return found->second;
+  }
+
   HostChannels channels_;
-  std::map<int, int> node_of_;  // by device
+  std::vector<std::pair<int, int>> node_of_;  // by device; empty if all have hosts of their own
 };
 
 /// Reduce-scatter and all-gather: in each of 2 (n − 1) rounds every replica forwards what it received in the

@@ -72,39 +72,31 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
   return time.backward_s[at(virtual_stage)] - rest_s;
 }
 
-/// Whether `a` and `b` are interchangeable with `other_a` and `other_b`, and share a host just as those do.
-bool are_interchangeable_pairs(const IterationModel& model, int a, int b, int other_a, int other_b) {
-  const auto& devices = model.problem.topology->devices;
-  return model.class_of(a) == model.class_of(other_a) && model.class_of(b) == model.class_of(other_b) &&
-         (devices[at(a)].host == devices[at(b)].host) ==
-             (devices[at(other_a)].host == devices[at(other_b)].host);
-}
-
-/// True only if the pipelines have the same cost because their devices are interchangeable. May be false for
-/// other pipelines of the same cost.
-bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipeline& b) {
-  if (model.network.shared_count() > 0 || a.micro_batches != b.micro_batches ||
-      a.stages.size() != b.stages.size())
-    return false;
-  for (std::size_t stage = 0; stage < a.stages.size(); ++stage) {
-    const Stage &it = a.stages[stage], &other = b.stages[stage];
-    if (it.layers != other.layers || it.virtual_layers != other.virtual_layers ||
-        it.warm_up != other.warm_up || it.passes != other.passes || it.devices.size() != other.devices.size())
-      return false;
-    // A device exchanges messages with those of its own stage and of the next one.
-    const std::size_t next = (stage + 1) % a.stages.size();
-    for (std::size_t i = 0; i < it.devices.size(); ++i) {
-      for (std::size_t j = 0; j < it.devices.size(); ++j)
-        if (!are_interchangeable_pairs(model, it.devices[i], it.devices[j], other.devices[i],
-                                       other.devices[j]))
-          return false;
-      for (std::size_t j = 0; j < std::min(a.stages[next].devices.size(), b.stages[next].devices.size()); ++j)
-        if (!are_interchangeable_pairs(model, it.devices[i], a.stages[next].devices[j], other.devices[i],
-                                       b.stages[next].devices[j]))
-          return false;
+/// Equal for pipelines that cost the same because their devices are interchangeable. May differ for other
+/// pipelines of the same cost. What a device exchanges with another one depends on both classes, and on
+/// whether they share a host.
+void set_interchange_key(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
+                         std::vector<int>& key) {
+  std::vector<int> hosts;  // in the order of their first devices
+  key.assign({replicas, flush, pipeline.micro_batches});
+  for (const Stage& stage : pipeline.stages) {
+    key.insert(key.end(),
+               {stage.layers.first, stage.layers.second, stage.warm_up.value_or(no_index),
+                static_cast<int>(stage.virtual_layers.size()), static_cast<int>(stage.passes.size()),
+                static_cast<int>(stage.devices.size())});
+    key.insert(key.end(), stage.virtual_layers.begin(), stage.virtual_layers.end());
+    for (const Operation::Kind kind : stage.passes) key.push_back(static_cast<int>(kind));
+    for (const int device : stage.devices) {
+      const auto [network_kind, compute_kind, gpu] = model.class_of(device);
+      const int host = model.problem.topology->devices[at(device)].host;
+      // Most devices are on the host of the device before.
+      auto known = std::find(hosts.rbegin(), hosts.rend(), host);
+      const int number =
+          static_cast<int>(known == hosts.rend() ? std::ssize(hosts) : hosts.rend() - known - 1);
+      if (known == hosts.rend()) hosts.push_back(host);
+      key.insert(key.end(), {network_kind, compute_kind, gpu, number});
     }
   }
-  return true;
 }
 
 /// The time of one synchronization after the other.
@@ -160,6 +152,19 @@ IterationEstimator::IterationEstimator(const IterationModel& model)
       contention_(model.schedule, model.network),
       link_busy_s_(at(model.network.shared_count())) {}
 
+std::shared_ptr<const PipelineCost> IterationEstimator::known_cost(const Pipeline& pipeline, int replicas,
+                                                                   int flush) {
+  constexpr std::size_t max_known = 1000;  // a few MB
+  const auto computed = [&] {
+    return std::make_shared<const PipelineCost>(pipeline_cost(model_, pipeline, replicas, flush, in_flight_));
+  };
+  if (model_.network.shared_count() > 0) return computed();
+  set_interchange_key(model_, pipeline, replicas, flush, key_);
+  if (const auto known = known_costs_.find(key_); known != known_costs_.end()) return known->second;
+  if (known_costs_.size() >= max_known) known_costs_.clear();
+  return known_costs_.emplace(key_, computed()).first->second;
+}
+
 const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeline& pipeline, int replicas,
                                                 int flush) {
   const auto has_same_setting = [&](const PipelineEntry& it) {
@@ -170,14 +175,8 @@ const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeli
   };
   PipelineEntry& entry = select_version(pipelines_[number], matches);
   if (!matches(entry)) {
-    const PipelineEntry* before =
-        number > 0 ? &pipelines_[number - 1].entries[pipelines_[number - 1].last] : nullptr;
     entry.flush = -1;  // in case the computation throws
-    if (before && has_same_setting(*before) && cost_the_same(model_, pipeline, before->pipeline))
-      entry.cost = before->cost;
-    else
-      entry.cost =
-          std::make_shared<const PipelineCost>(pipeline_cost(model_, pipeline, replicas, flush, in_flight_));
+    entry.cost = known_cost(pipeline, replicas, flush);
     entry.pipeline = pipeline;
     entry.replicas = replicas;
     entry.flush = flush;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -110,6 +111,7 @@ class IterationEstimator {
     double compressed_s = 0, channels_s = 0, decompressed_s = 0, gathered_s = 0;  // ends
   };
   const PipelineCost& cost_of(std::size_t number, const Pipeline& pipeline, int replicas, int flush);
+  std::shared_ptr<const PipelineCost> known_cost(const Pipeline& pipeline, int replicas, int flush);
   void add_syncs(const Plan& plan, std::span<Communication> parts, bool holds_first, SyncEntry& entry) const;
   const SyncEntry& sync_of(std::size_t number, const Plan& plan, const GradientBucket& bucket);
   void find_costs(const Plan& plan);
@@ -130,6 +132,8 @@ class IterationEstimator {
   InFlightByDevice in_flight_;
   int replicas_ = 1;  // that partition the state of every layer of the last plan
   std::vector<Versions<PipelineEntry>> pipelines_;
+  /// Without shared links, pipelines of interchangeable devices have the same cost: by interchange_key.
+  std::map<std::vector<int>, std::shared_ptr<const PipelineCost>> known_costs_;
   std::vector<Versions<SyncEntry>> syncs_;  // by bucket
   std::vector<const PipelineCost*> costs_;
   LinkContention contention_;

@@ -15,18 +15,22 @@ std::vector<int> interchangeable_classes(const std::vector<std::vector<int>>& gr
   const auto& devices = job.problem.topology->devices;
   std::map<int, int> host_sizes;
   for (const Device& it : devices) ++host_sizes[it.host];
-  using Key = std::tuple<int, std::vector<cost::DeviceClass>, double>;  // host or no_index, classes, weight
+  using Key = std::tuple<int, std::vector<cost::DeviceClass>, double,
+                         std::vector<int>>;  // host or no_index, classes, weight, devices that leave
   std::map<Key, int> numbers;
   std::vector<int> classes;
   for (const std::vector<int>& group : groups) {
     const int host = devices[at(group.front())].host;
     bool is_whole_host = host_sizes[host] == static_cast<int>(group.size());
     std::vector<cost::DeviceClass> of_devices;
+    std::vector<int> leaving;
     for (const int device : group) {
       is_whole_host = is_whole_host && devices[at(device)].host == host;
       of_devices.push_back(job.model.class_of(device));
+      if (score.is_affected_by_churn(device)) leaving.push_back(device);
     }
-    const Key key{is_whole_host ? no_index : host, std::move(of_devices), score.total_weight(group)};
+    const Key key{is_whole_host ? no_index : host, std::move(of_devices), score.total_weight(group),
+                  std::move(leaving)};
     classes.push_back(numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second);
   }
   return classes;

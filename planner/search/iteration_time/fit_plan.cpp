@@ -61,6 +61,12 @@ bool is_homogeneous(const Plan& plan, const DecidedJob& job) {
   return stage_sizes(plan).size() == 1;
 }
 
+/// Returns the energy above which no plan is better than `best`: infinity if `best` exceeds memory, because a
+/// plan with higher energy may then be better.
+double max_energy_of_better(const PlanCandidate& best) {
+  return best.deficit_bytes > 0 ? infinity : energy_of(best);
+}
+
 }  // namespace
 
 std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::IterationEstimate& estimate) {
@@ -95,8 +101,9 @@ std::optional<PlanCandidate> PlanEvaluator::evaluate_up_to(double max_energy, Pl
   PlanCandidate candidate{job_, {}};
   if (migration_) candidate.migration = migration_->estimate(plan);
   const double weight = score_.total_weight(plan);
+  const ChurnSlowdown churn = score_.churn_of(plan);
   const auto score_of = [&](const auto& estimate) {
-    return score_.of(estimate.iteration_s, weight, estimate.egress_usd, candidate.migration);
+    return score_.of(estimate.iteration_s, weight, estimate.egress_usd, candidate.migration, churn);
   };
   const cost::IterationEstimate* estimate =
       estimator_.estimate_or_prune(plan, [&](const cost::EstimateBounds& bounds) {
@@ -165,6 +172,12 @@ PlanCandidate with_planned_orders(PlanCandidate candidate, const Job& undecided,
   return evaluate_plan(job, std::move(plan), score);
 }
 
+std::optional<PlanCandidate> balance_plan_if_better(PlanEvaluator& evaluator, Plan plan,
+                                                    const PlanCandidate& than) {
+  if (!is_homogeneous(plan, *evaluator.job())) return balance_plan(evaluator, std::move(plan));
+  return evaluator.evaluate_with_flushes_up_to(max_energy_of_better(than), std::move(plan));
+}
+
 PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan) {
   PlanCandidate candidate = evaluator.evaluate_with_flushes(std::move(plan));
   if (is_homogeneous(candidate.plan, *evaluator.job())) return candidate;
@@ -209,12 +222,6 @@ bool have_same_layers(const Plan& plan) {
     return std::equal(pipeline.stages.begin(), pipeline.stages.end(), first.begin(), first.end(),
                       [](const Stage& a, const Stage& b) { return a.layers == b.layers; });
   });
-}
-
-/// Returns the energy above which no plan is better than `best`: infinity if `best` exceeds memory, because a
-/// plan with higher energy may then be better.
-double max_energy_of_better(const PlanCandidate& best) {
-  return best.deficit_bytes > 0 ? infinity : energy_of(best);
 }
 
 /// Moves the end of stage `stage` to layer `end` in all pipelines.

@@ -70,6 +70,10 @@ std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::Ite
 /// is better.
 PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan);
 
+/// The same, but may return nothing if the result is not better than `than`.
+std::optional<PlanCandidate> balance_plan_if_better(PlanEvaluator& evaluator, Plan plan,
+                                                    const PlanCandidate& than);
+
 /// If a plan needs flushes or its stages have several chunks, tries every layer for each stage boundary,
 /// common to all pipelines. A cut that gives fewer layers to the smallest memory allows rarer flushes, but
 /// cuts in between may be worse than both; the split of layers in fit_plan does not know chunks. Other plans

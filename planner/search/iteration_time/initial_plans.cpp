@@ -254,8 +254,10 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
           const PlanScore unstoppable = score.with_stop({});
           PlanEvaluator always(job, unstoppable);
           offer(balance_plan(always, plan));
-        } else {
+        } else if (best.size() < most) {
           offer(balance_plan(evaluator, plan));
+        } else if (auto better = balance_plan_if_better(evaluator, plan, best.back())) {
+          offer(*std::move(better));
         }
       }
     for (PlanCandidate& candidate : best) {

@@ -109,7 +109,10 @@ class IterationSearch {
     if (!is_time || state_.options.keeps_pareto_front || state_.options.warm || state_.is_over() ||
         !state_.pool.has_fitting())
       return;
-    const auto slow = too_slow_devices(job, state_.decisions.undecided_job(), state_.pool.best().iteration_s);
+    // Of a plan that is better under churn, the iteration may take longer, but not longer than the score.
+    const double longest_s =
+        state_.options.churn.empty() ? state_.pool.best().iteration_s : state_.pool.best().score;
+    const auto slow = too_slow_devices(job, state_.decisions.undecided_job(), longest_s);
     if (slow.empty()) return;
     best_before_exclusion_ = state_.pool.best();
     state_.forget_plans();
@@ -159,6 +162,9 @@ class IterationSearch {
     if (state_.options.warm) minimize_finalist_migration();
     for (PlanCandidate& it : result_.finalists)
       it = with_planned_orders(std::move(it), state_.decisions.undecided_job(), state_.score);
+    if (state_.best_undisturbed)
+      result_.fastest_undisturbed =
+          with_planned_orders(*state_.best_undisturbed, state_.decisions.undecided_job(), state_.score);
     result_.discarded = state_.discarded;
     if (result_.unchanged) {
       result_.unchanged =

@@ -35,12 +35,15 @@ struct IterationSearchOptions {
   bool gives_up = false;         // ends after `evaluations` even if these are fewer than min_evaluations
   bool only_fits = false;        // ends with the first plan that fits in memory
   std::optional<WarmStart> warm = {};  // the running plan, from which state migrates
+  std::vector<Churn> churn = {};       // scenarios in which devices leave, over which plans are compared
 };
 
 struct IterationSearchResult {
   std::vector<PlanCandidate> finalists;  // best first; of different shapes or decisions, as far as possible
   std::optional<PlanCandidate>
-      unchanged;              // the running plan, if it can resume; also a finalist if it fits in memory
+      unchanged;  // the running plan, if it can resume; also a finalist if it fits in memory
+  /// The plan that is best without churn, of those evaluated; only under churn.
+  std::optional<PlanCandidate> fastest_undisturbed;
   long long evaluations = 0;  // of plans and moves
   Stopped stopped = Stopped::converged;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -66,6 +67,60 @@ LeastMemory least_memory(const Decisions& decisions, const ShapeLimits& limits) 
       result.jobs.push_back(*std::move(flushed));
   }
   return result;
+}
+
+int min_fitting_devices(const Problem& problem, const ShapeLimits& limits) {
+  Decisions decisions(problem);
+  decisions.first();
+  const auto groups = decisions.least_memory_jobs();
+  Topology topology = problem.topology;
+  for (Device& device : topology.devices) device.host = 0;
+  std::vector<int> devices = decisions.usable();
+  const auto memory = [&](int device) {
+    const int gpu = topology.devices[at(device)].gpu;
+    return gpu < 0 ? infinity : topology.gpus[at(gpu)].memory.value();
+  };
+  std::stable_sort(devices.begin(), devices.end(), [&](int a, int b) { return memory(a) > memory(b); });
+  const auto is_excluded = [&](int count) {
+    const cost::MemorySupply supply(topology, {devices.begin(), devices.begin() + count},
+                                    problem.constants.process_memory_bytes);
+    return std::all_of(groups.begin(), groups.end(), [&](const std::vector<Job>& group) {
+      const cost::MemoryNeed need = memory_need(group, supply, {limits.stages, limits.replicas});
+      return need.is_short() || std::isinf(need.ratio());
+    });
+  };
+  const int all = static_cast<int>(devices.size());
+  int low = 0, high = all + 1;  // more devices never need more
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (is_excluded(middle) ? low : high) = middle;
+  }
+  return high;
+}
+
+/// More replicas never need less. On as many devices as these need, all of them with room for everything, no
+/// layer alone needs a larger share than the sum.
+double min_fitting_bytes(const Problem& problem, const ShapeLimits& limits) {
+  constexpr double room = 1e18;
+  Decisions decisions(problem);
+  decisions.first();
+  double least = infinity;
+  for (const std::vector<Job>& group : decisions.least_memory_jobs())
+    for (const Job& job : group) {
+      const int replicas = limits.replicas.value_or(1);
+      Gpu gpu;
+      gpu.memory = Bytes(room);
+      Device device;
+      device.gpu = 0;
+      Topology topology;
+      topology.gpus = {gpu};
+      topology.devices.assign(at(devices_per_stage(job) * replicas), device);
+      std::vector<int> devices(topology.devices.size());
+      std::iota(devices.begin(), devices.end(), 0);
+      const cost::MemorySupply supply(topology, devices, 0);
+      least = std::min(least, memory_need({job}, supply, {limits.stages, replicas}).needed_bytes);
+    }
+  return least;
 }
 
 namespace {

@@ -22,6 +22,15 @@ struct LeastMemory {
 /// `decisions.first` must have been called. Evaluates no plan.
 LeastMemory least_memory(const Decisions& decisions, const ShapeLimits& limits);
 
+/// The fewest devices of which sums of bytes do not prove that no plan fits in memory, even if these are the
+/// devices with most memory, on one host. 1 more than there are devices if that is proven for all. Throws
+/// Error as Decisions::first.
+int min_fitting_devices(const Problem& problem, const ShapeLimits& limits);
+
+/// The least sum of bytes, without what processes take, that the devices of a plan have at least. Throws
+/// Error as Decisions::first.
+double min_fitting_bytes(const Problem& problem, const ShapeLimits& limits);
+
 /// Numbers of stages to try: first the largest, powers of two, and those with which only the devices with
 /// most memory are used; then the others.
 enum class StageCounts : unsigned char { few, others };

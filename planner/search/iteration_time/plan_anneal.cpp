@@ -69,9 +69,11 @@ class PlanAnnealer {
     score_.throw_if_stopped();
     ++evaluations_;
     const cost::MigrationEstimate of_migration = migration();
+    churn_ = score_.churn_of(plan());
     const auto energy = [&](const auto& it) {
       const double seconds = (1 - guidance) * it.iteration_s + guidance * it.mean_end_s;
-      return energy_of(score_.of(seconds, edited_.weight(), it.egress_usd, of_migration), it.deficit_bytes);
+      return energy_of(score_.of(seconds, edited_.weight(), it.egress_usd, of_migration, churn_),
+                       it.deficit_bytes);
     };
     estimate_ = estimator_.estimate_or_prune(
         plan(), [&](const cost::EstimateBounds& bounds) { return energy(bounds) > max_energy; });
@@ -82,7 +84,7 @@ class PlanAnnealer {
     const double deficit_bytes = estimate_->deficit_bytes;
     PlanCandidate now{best_.job,     {},          estimate_->iteration_s,
                       deficit_bytes, migration(), estimate_->egress_usd};
-    now.score = score_.of(now.iteration_s, edited_.weight(), now.egress_usd, now.migration);
+    now.score = score_.of(now.iteration_s, edited_.weight(), now.egress_usd, now.migration, churn_);
     if (keeps_pareto_front_ && deficit_bytes <= 0 &&
         pareto_front_.would_accept(plan_objectives(now, plan()))) {
       now.plan = plan();
@@ -127,6 +129,7 @@ class PlanAnnealer {
   cost::IterationEstimator estimator_;
   const cost::IterationEstimate* estimate_ = nullptr;  // of the last evaluation; null if it was pruned
   std::optional<cost::MigrationTimer> migration_;      // set in a warm start
+  ChurnSlowdown churn_;                                // of the last evaluation
   double now_ = 0;
   long long evaluations_ = 0;
   ParetoFront pareto_front_;

@@ -14,9 +14,7 @@ namespace dtfm::search {
 
 PlanScore::PlanScore(Objective objective, const Topology& topology,
                      std::shared_ptr<const cost::MigrationCost> migration, double horizon_s)
-    : is_money_(traits(objective).is_money),
-      migration_(std::move(migration)),
-      horizon_s_(horizon_s) {
+    : is_money_(traits(objective).is_money), migration_(std::move(migration)), horizon_s_(horizon_s) {
   const ObjectiveTraits& row = traits(objective);
   DTFM_ASSERT(row.is_of_time);
   if (!row.device_weight) return;
@@ -51,6 +49,12 @@ std::vector<int> PlanScore::unpriced() const {
 PlanScore PlanScore::with_own_count() const {
   PlanScore result = *this;
   result.evaluated_ = std::make_shared<std::atomic<long long>>(0);
+  return result;
+}
+
+PlanScore PlanScore::with_churn(std::shared_ptr<const ChurnLoss> churn) const {
+  PlanScore result = *this;
+  result.churn_ = std::move(churn);
   return result;
 }
 

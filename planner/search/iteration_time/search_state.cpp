@@ -16,11 +16,15 @@ constexpr std::size_t max_kept_by_default = 96;  // chosen by hand
 
 PlanScore score_of(const Problem& problem, const IterationSearchOptions& options,
                    const Decisions& decisions) {
-  if (!options.warm) return {options.objective, problem.topology};
+  std::shared_ptr<const ChurnLoss> churn;
+  if (!options.churn.empty()) churn = std::make_shared<const ChurnLoss>(problem, options.churn);
+  if (!options.warm) return PlanScore(options.objective, problem.topology).with_churn(churn);
   const auto& [plan, job, horizon_s] = *options.warm;
-  return {options.objective, problem.topology,
-          std::make_shared<const cost::MigrationCost>(problem, decisions.network(), plan, stage_chunks(job)),
-          horizon_s};
+  return PlanScore(options.objective, problem.topology,
+                   std::make_shared<const cost::MigrationCost>(problem, decisions.network(), plan,
+                                                               stage_chunks(job)),
+                   horizon_s)
+      .with_churn(churn);
 }
 
 EvaluationBudget budget_of(const IterationSearchOptions& options, int devices) {
@@ -67,6 +71,12 @@ bool SearchState::is_overdue() const {
 
 void SearchState::keep(PlanCandidate candidate) {
   if (options.keeps_pareto_front) pareto_front.offer(candidate);
+  const auto undisturbed = [&](const PlanCandidate& it) {
+    return score.of(it.iteration_s, score.total_weight(it.plan), it.egress_usd, it.migration);
+  };
+  if (!options.churn.empty() && candidate.deficit_bytes <= 0 &&
+      (!best_undisturbed || undisturbed(candidate) < undisturbed(*best_undisturbed)))
+    best_undisturbed = candidate;
   pool.keep(std::move(candidate));
   has_plan_ = true;
   if (pool.has_fitting()) budget.set_fitting();

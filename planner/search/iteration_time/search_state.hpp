@@ -88,6 +88,7 @@ class SearchState {
   EvaluationBudget budget;
   PlanPool pool;
   ParetoFront pareto_front;
+  std::optional<PlanCandidate> best_undisturbed;  // that fits in memory; only under churn
   std::vector<ConvergencePoint> convergence;
   std::vector<std::string> discarded;  // errors of plans that could not be evaluated
 
