@@ -179,18 +179,18 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
                  [&](const std::string& text) { set_objective(text, options); });
   set_completion_values(*objective, {names.begin(), names.end()});
   add_option(app, "--max-iteration-time", "S",
-             "with smallest-cluster or least-bandwidth: seconds of an iteration that are enough",
+             "with smallest-cluster or least-bandwidth: maximum iteration time, in seconds",
              [&](const std::string& text) {
                options.max_iteration_s = parse_positive_seconds("--max-iteration-time", text);
              });
   add_option(app, "--min-throughput", "SHARE",
-             "with least-bandwidth: share of the throughput with an unlimited link that is enough [0.95]",
+             "with least-bandwidth: minimum throughput, as a share of that with unlimited bandwidth [0.95]",
              [&](const std::string& text) {
                options.min_throughput = parse_fraction_below_one("--min-throughput", text);
                if (*options.min_throughput == 0) throw Error("--min-throughput", "must be above 0");
              });
   add_option(app, "--link", "SITE,SITE",
-             "with least-bandwidth: the ends of the link [the pair of sites that the plan uses longest]",
+             "with least-bandwidth: the two sites of the link [the pair over which the plan sends longest]",
              [&](const std::string& text) { set_link(text, options); });
   const auto strategy =
       add_option(app, "--strategy", "NAME",

@@ -476,9 +476,9 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .meaning = "pipeline schedule. With 1f1b-blocking and interleaved-blocking a stage waits while it "
                     "sends, as in DeepSpeed; interleaved and interleaved-blocking require `chunks`; zb-h1 "
                     "(zero bubble) delays the weight gradients; eager-1f1b has a longer warm-up that hides "
-                    "slow messages (`warm_up` in plans); zb-greedy orders forwards, input gradients and "
-                    "weight gradients of each stage for the times of the plan (`passes` in plans). `auto` "
-                    "tries gpipe, 1f1b, interleaved, eager-1f1b and zb-greedy",
+                    "slow messages (`warm_up` in plans); zb-greedy (zero bubble) gives each stage its own "
+                    "order of forwards, input gradients and weight gradients, made for the plan (`passes` in "
+                    "plans). `auto` tries gpipe, 1f1b, interleaved, eager-1f1b and zb-greedy",
          .may_be_auto = true,
          .may_be_list = true,
          .is_always_written = true,
@@ -524,7 +524,8 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "Requires `gradient_sync` ring or sharded-ps; zero1 also runs with hierarchical and "
              "hierarchical-ring, which partition inside each site (HSDP). zero2 and zero3 communicate once "
              "per micro-batch, and require pipelines of one stage on one device, without interleaving. "
-             "If devices leave under `--scenario`, `auto` means `none` unless there is [a checkpoint that has "
+             "If devices leave under `--scenario`, `auto` means `none` unless there is [a checkpoint that "
+             "has "
              "their shards](../how-it-works.md#failures-with-a-sharded-optimizer). Bytes and memory: "
              "[how it works](../how-it-works.md#sharded-optimizers)",
          .may_be_auto = true,

@@ -134,8 +134,8 @@ void leave_out_lost_sharding(PlanRequest& request) {
   if (job.execution.optimizer_sharding != OptimizerSharding::none)
     throw Error(
         "", fmt::format("optimizer_sharding {} cannot run under these scenarios, because no other device has "
-                        "the optimizer shards of one that leaves; use policy restart or wait with a "
-                        "checkpoint, or optimizer_sharding none",
+                        "the optimizer shards of a device that leaves; use a checkpoint with policy "
+                        "`restart` or `wait`, or `optimizer_sharding: none`",
                         name_of(job.execution.optimizer_sharding)));
 }
 

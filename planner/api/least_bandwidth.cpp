@@ -61,7 +61,7 @@ class BandwidthTable {
     for (const auto& [a, b] : links)
       if (a != b) return {a, b};
     if (links.empty())
-      throw Error("--objective", "the plan sends nothing between hosts; name two sites with --link A,B");
+      throw Error("--objective", "the plan sends nothing between hosts; choose a link with --link SITE,SITE");
     return links.front();
   }
 
@@ -77,7 +77,7 @@ class BandwidthTable {
           slowest = std::min(slowest, topology.link(from, to).bandwidth.value());
       }
     if (slowest == infinity)
-      throw Error("--link", fmt::format("no two hosts are connected by links between {} and {}",
+      throw Error("--link", fmt::format("there are no links between hosts of {} and {}",
                                         topology.sites[at(a)].name, topology.sites[at(b)].name));
     return slowest;
   }

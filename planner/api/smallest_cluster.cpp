@@ -156,10 +156,10 @@ class ClusterSearch {
     const auto needed = std::min(weights.size(), at(fewest));
     result.lower_bound =
         std::accumulate(weights.begin(), weights.begin() + static_cast<std::ptrdiff_t>(needed), 0.0);
-    result.bound_method = "the memory of fewer devices holds no plan";
+    result.bound_method = "no plan fits in the memory of fewer devices";
     if (const double by_bytes = least_price_of_bytes(); is_by_price_ && by_bytes > result.lower_bound) {
       result.lower_bound = by_bytes;
-      result.bound_method = "devices of less have too little memory together";
+      result.bound_method = "cheaper sets of devices have too little memory in total";
     }
     if (!max_s_ || !whole_ || !request_.problem.job.automatic.is_empty()) return;
     std::vector<double> of_whole;
@@ -169,7 +169,7 @@ class ClusterSearch {
     if (!is_by_price_) by_time = std::ceil(by_time * (1 - weight_rounding));
     if (by_time <= result.lower_bound) return;
     result.lower_bound = by_time;
-    result.bound_method = "devices of less compute too slowly even without communication and waiting";
+    result.bound_method = "smaller clusters are too slow even without communication and idle time";
   }
 
   /// Of the bytes that every plan needs, as if parts of devices could be rented.

@@ -24,10 +24,10 @@ struct TriedCluster {
 struct SmallestCluster {
   bool is_by_price = false;  // USD per hour of the devices; otherwise their number
   double value = 0;          // of the plan's devices
-  double lower_bound = 0;    // no devices of less are enough
+  double lower_bound = 0;    // proven minimum of `value`
   std::string bound_method;
   bool is_proven = false;  // the value equals the bound
-  /// Every combination of equal devices of less was searched, and none was enough.
+  /// Every combination with a smaller value was searched, and none was enough.
   bool is_exhaustive = false;
   bool is_met = false;  // the plan, as simulated, is fast enough and fits in memory
   std::optional<double> max_iteration_s = {};

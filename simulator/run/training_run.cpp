@@ -60,13 +60,13 @@ void check(const Topology& topology, const Plan& plan, const Scenario& scenario,
     const bool has_copies = at(sharing_replicas(topology, plan)) < plan.pipelines.size();
     reject_if(needs_peers,
               fmt::format("policy {} is not supported with {} if devices of the plan leave: no other device "
-                          "has the optimizer shards of one that leaves; use policy restart or wait with a "
-                          "checkpoint, or optimizer_sharding none",
+                          "has the optimizer shards of a device that leaves; use a checkpoint with policy "
+                          "`restart` or `wait`, or `optimizer_sharding: none`",
                           policy.name, sharding));
     reject_if(!scenario.checkpoint && !has_copies,
               fmt::format("device failures are not supported with {} without a checkpoint: no other device "
-                          "has the optimizer shards of one that leaves; add recovery.checkpoint, or use "
-                          "optimizer_sharding none",
+                          "has the optimizer shards of a device that leaves; add recovery.checkpoint, or use "
+                          "`optimizer_sharding: none`",
                           sharding));
   }
   reject_if(is_sharded && sync_every > 1, fmt::format("{} {}", sharding, no_sync));

@@ -149,7 +149,8 @@ TEST_CASE("a fixed sharding is an error where devices leave, and an open one is 
         find_plans(request_under(problem, departures({{1, 1}}, 1000)));
       }) ==
       "optimizer_sharding zero1 cannot run under these scenarios, because no other device has the optimizer "
-      "shards of one that leaves; use policy restart or wait with a checkpoint, or optimizer_sharding none");
+      "shards of a device that leaves; use a checkpoint with policy `restart` or `wait`, or "
+      "`optimizer_sharding: none`");
 }
 
 // Two replicas of 2e8 parameters fit in memory only if they share the optimizer state: 16 bytes per parameter

@@ -282,7 +282,7 @@ TEST_CASE("the passes of stages are written and read back") {
   second["passes"] = "(FIW)*4 F I";
   check_refused("/1: `passes` has 4 weight gradients, but the pipeline's first stage has 5 forwards");
   second["passes"] = "F*5 (IW)*5";
-  check_refused(": with these `passes`, the stages of the pipeline wait for each other forever");
+  check_refused(": with these `passes`, the stages of the pipeline deadlock");
   second["passes"] = "F*4 X";
   check_refused("/1/passes: character 5: expected F, I, W or a group such as `(FIW)*2`");
   second["passes"] = "F*999999999";

@@ -175,14 +175,15 @@ TEST_CASE("a sharded optimizer survives departures with a checkpoint or without 
   it.scenario.events = {{10, 2, Kind::leave}};
   CHECK_NOTHROW(it.run(3));
   it.scenario.events = {{10, 1, Kind::leave}};
-  CHECK(error() ==
-        "device failures are not supported with zero1 without a checkpoint: no other device has the "
-        "optimizer shards of one that leaves; add recovery.checkpoint, or use optimizer_sharding none");
+  CHECK(
+      error() ==
+      "device failures are not supported with zero1 without a checkpoint: no other device has the "
+      "optimizer shards of a device that leaves; add recovery.checkpoint, or use `optimizer_sharding: none`");
   it.scenario.checkpoint = Checkpoint{16e6, {}, 0};
   CHECK_NOTHROW(it.run(3));
   it.scenario.on_failure = FailurePolicy::drop_pipeline;
   CHECK(error() ==
         "policy drop-pipeline is not supported with zero1 if devices of the plan leave: no other device has "
-        "the optimizer shards of one that leaves; use policy restart or wait with a checkpoint, or "
-        "optimizer_sharding none");
+        "the optimizer shards of a device that leaves; use a checkpoint with policy `restart` or `wait`, or "
+        "`optimizer_sharding: none`");
 }

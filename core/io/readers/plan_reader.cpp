@@ -157,7 +157,7 @@ class PlanReader {
     passes_left_ -= stage.passes.size();
   }
 
-  /// The stages of a pipeline must compute the same micro-batches, and not wait for each other forever.
+  /// The stages of a pipeline must compute the same micro-batches, and not deadlock.
   static void check_passes(const JsonCursor& list, const Pipeline& pipeline) {
     if (pipeline.stages.front().passes.empty()) return;
     using Kind = Operation::Kind;
@@ -173,8 +173,7 @@ class PlanReader {
           list.at(i).fail(fmt::format("`passes` has {} {}, but the pipeline's first stage has {} forwards",
                                       count, name, forwards));
     }
-    if (!can_complete(stages))
-      list.fail("with these `passes`, the stages of the pipeline wait for each other forever");
+    if (!can_complete(stages)) list.fail("with these `passes`, the stages of the pipeline deadlock");
   }
 
   void read_virtual_layers(const JsonCursor& list, Stage& stage) const {

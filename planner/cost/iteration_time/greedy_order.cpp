@@ -140,7 +140,7 @@ PassOrder alternating_order(int warm_up, int delay, int micro_batches) {
   return passes;
 }
 
-/// Of zb-h1; empty if it does not fit into the memory.
+/// The order of zb-h1, by stage; empty if it does not fit in memory.
 std::vector<PassOrder> zero_bubble_h1_passes(const PipelineWork& work) {
   const auto devices = static_cast<int>(work.forward_s.size());
   const int micro_batches =

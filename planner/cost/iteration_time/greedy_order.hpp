@@ -10,7 +10,7 @@ namespace dtfm::cost {
 
 /// How far ahead a device computes, by stage.
 struct ZeroBubbleLimits {
-  std::vector<int> warm_ups;  // forwards before the first input gradient; not longer from a stage to the next
+  std::vector<int> warm_ups;  // forwards before the first input gradient; non-increasing from stage to stage
   std::vector<int> delays;    // input gradients whose weight gradient is not yet computed
 };
 

@@ -131,7 +131,7 @@ class ChurnRun {
   }
 
   /// The share of the iteration that grows with the micro-batches of a pipeline: all but warm-up and
-  /// cool-down, (m + p − 1) ÷ m for m micro-batches and p stages.
+  /// cool-down, m ÷ (m + p − 1) for m micro-batches and p stages. The smallest of any pipeline.
   double steady_share() const {
     double least = 1;
     for (const Pipeline& it : plan_.pipelines) {
