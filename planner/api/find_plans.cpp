@@ -225,18 +225,23 @@ FoundPlans search_and_simulate(const PlanRequest& given) {
   leave_out_lost_sharding(request);
   if (!options.keeps_pareto_front)
     options.churn = churn_of(request.scenarios, request.problem.topology->size());
+  const bool may_repeat =
+      !options.churn.empty() && request.problem.job.automatic[Setting::optimizer_sharding];
+  std::optional<long long>& limit = options.common.evaluations;
+  long long kept = 0;  // for the repetition
+  if (limit && may_repeat) *limit -= kept = *limit / 2;
   FoundPlans result = search_once_and_simulate(request);
   const bool is_complete = result.simulation == SimulationStatus::done && result.completes_iteration();
   const bool may_complete_unsharded =
       result.simulation == SimulationStatus::done || result.simulation == SimulationStatus::failed;
   Job& job = request.problem.job;
-  if (is_complete || !may_complete_unsharded || options.churn.empty() ||
-      !job.automatic[Setting::optimizer_sharding] || is_stopped(until_time_limit(options.common)))
+  if (is_complete || !may_complete_unsharded || !may_repeat || is_stopped(until_time_limit(options.common)))
     return result;
   job.automatic[Setting::optimizer_sharding] = false;
   job.execution.optimizer_sharding = OptimizerSharding::none;
   const long long evaluations = result.found.evaluations;
-  if (auto& limit = options.common.evaluations) limit = std::max({*limit - evaluations, *limit / 100, 1LL});
+  if (limit) limit = std::max(1LL, kept);
+  options.gives_up = true;
   FoundPlans unsharded = search_once_and_simulate(request);
   if (unsharded.simulation == SimulationStatus::done && unsharded.completes_iteration())
     result = std::move(unsharded);

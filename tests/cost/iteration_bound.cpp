@@ -6,10 +6,12 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
+#include "planner/cost/iteration_time/planned_order.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "tests/support/arbitrary_plan.hpp"
@@ -104,8 +106,12 @@ Problem uneven_problem(Rng& rng, bool shared) {
                   random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
                   Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
   for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e15);
-  const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::zero_bubble_h1,
-                                Schedule::one_f_one_b_blocking, Schedule::eager_one_f_one_b};
+  const Schedule schedules[] = {Schedule::gpipe,
+                                Schedule::one_f_one_b,
+                                Schedule::zero_bubble_h1,
+                                Schedule::one_f_one_b_blocking,
+                                Schedule::eager_one_f_one_b,
+                                Schedule::zero_bubble_greedy};
   set_training(rng, problem.job, schedules[rng.below(std::size(schedules))]);
   return problem;
 }
@@ -117,11 +123,12 @@ TEST_CASE("no plan with pipelines of different depths is simulated below the bou
     for (std::uint64_t seed = 0; seed < 1500; ++seed) {
       Rng rng = Rng::for_task(seed, shared ? 4 : 3);
       Problem problem = uneven_problem(rng, shared);
-      const Plan plan = uneven_plan(rng, problem);
+      Plan plan = uneven_plan(rng, problem);
       const ExecutionConfig& how = problem.job.execution;
       CAPTURE(seed, shared, how.schedule, how.gradient_sync, how.overlap, how.flush.value_or(0));
       const IterationModel model(problem);
       const IterationBound bound = iteration_bound(bound_inputs(model));
+      if (seed % 2 == 0) plan = with_planned_orders(model, std::move(plan));
       const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
       REQUIRE(bound.fits);
       REQUIRE(bound.value > 0);

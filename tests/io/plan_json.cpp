@@ -285,6 +285,8 @@ TEST_CASE("the passes of stages are written and read back") {
   check_refused(": with these `passes`, the stages of the pipeline deadlock");
   second["passes"] = "F*4 X";
   check_refused("/1/passes: character 5: expected F, I, W or a group such as `(FIW)*2`");
+  second["passes"] = "";
+  check_refused("/1/passes: expected at least one pass");
   second["passes"] = "F*999999999";
   check_refused("/1/passes: character 12: more than 19999955 passes");
   second.erase("passes");

@@ -154,6 +154,7 @@ class PlanReader {
     } catch (const Error& error) {
       own->fail(error.what());
     }
+    if (stage.passes.empty()) own->fail("expected at least one pass");
     passes_left_ -= stage.passes.size();
   }
 

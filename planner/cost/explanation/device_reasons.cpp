@@ -33,9 +33,8 @@ class ReasonSearch {
  public:
   ReasonSearch(const IterationModel& model, const Plan& plan, const StopFunction& stop)
       : model_(model), plan_(without_planned_orders(plan)), stop_(stop), estimator_(model) {
-    const IterationEstimate& estimate = estimator_.estimate(plan);
-    now_s_ = estimate.iteration_s;
-    const auto& ends = estimate.pipeline_s;
+    now_s_ = estimator_.estimate(plan_).iteration_s;  // like changed plans, without an order of its own
+    const auto& ends = estimator_.estimate(plan).pipeline_s;
     slowest_ = static_cast<int>(std::max_element(ends.begin(), ends.end()) - ends.begin());
     computing_s_ = computing(plan);
   }

@@ -34,6 +34,7 @@ CriticalPathShares critical_path_shares(Schedule schedule, const PipelineWork& w
   const double compute = critical_share_s(schedule, work, [](PipelineWork& it) {
     for (double& seconds : it.forward_s) perturb_time(seconds);
     for (double& seconds : it.backward_s) perturb_time(seconds);
+    for (double& seconds : it.weight_gradient_s) perturb_time(seconds);
   });
   const double sending = critical_share_s(schedule, work, [](PipelineWork& it) {
     for (HopTime& hop : it.forward_hops) perturb_time(hop);
@@ -171,6 +172,7 @@ std::vector<PipelineResource> pipeline_resources(Schedule schedule, const Pipeli
       for (std::size_t i = stage; i < it.forward_s.size(); i += devices) {
         perturb_time(it.forward_s[i]);
         perturb_time(it.backward_s[i]);
+        perturb_time(it.weight_gradient_s[i]);
       }
     });
     result.push_back({false, pipeline, static_cast<int>(stage), seconds, 0});

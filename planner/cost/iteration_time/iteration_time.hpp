@@ -132,7 +132,7 @@ class IterationEstimator {
   InFlightByDevice in_flight_;
   int replicas_ = 1;  // that partition the state of every layer of the last plan
   std::vector<Versions<PipelineEntry>> pipelines_;
-  /// Without shared links, pipelines of interchangeable devices have the same cost: by interchange_key.
+  /// Without shared links, pipelines of interchangeable devices have the same cost: by set_interchange_key.
   std::map<std::vector<int>, std::shared_ptr<const PipelineCost>> known_costs_;
   std::vector<Versions<SyncEntry>> syncs_;  // by bucket
   std::vector<const PipelineCost*> costs_;

@@ -223,6 +223,7 @@ void add_link_totals(Schedule schedule, PipelineCost& cost) {
   const double forward_s = now;
   for (std::size_t i = stages; i-- > 0;) {
     now += work.backward_s[i];
+    if (traits(schedule).splits_backward) now -= work.weight_gradient_s[i];
     if (i > 0) pass(stages + i - 1, work.backward_hops[i - 1]);
   }
   const bool has_phases = traits(schedule).forwards_first;

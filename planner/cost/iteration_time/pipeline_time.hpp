@@ -78,10 +78,10 @@ double busiest_s(const PipelineWork& work);
 ///   steady state is the maximum cycle mean: a cycle from stage i to stage j and back, with the hops between
 ///   them, is shared by j − i + 1 micro-batches. Warm-up and cool-down are the longest paths of the first
 ///   micro-batches.
-/// - zb-greedy: the order of the plan, or that of a greedy scheduler (greedy_order.hpp), unrolled and
-/// extrapolated as the following.
 /// - eager-1f1b: the same with warm-ups w: the cycle is shared by w(i) − w(j) + 1 micro-batches.
-/// - Others, 1f1b and eager-1f1b if hops share links, and all whose receives are not posted ahead: the first
+/// - zb-greedy without an order in the plan: the same with a split backward (alternating_passes).
+/// - Others, zb-greedy with an order, and the three before if hops share links, and all whose receives are
+/// not posted ahead: the first
 ///   micro-batches are unrolled (`unroll_pipeline`), and the rest is extrapolated from the steady state.
 PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work);
 

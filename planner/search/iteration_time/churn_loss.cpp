@@ -39,6 +39,7 @@ class ChurnRun {
     running_micro_batches_ = micro_batches_;
     for (int device = 0; at(device) < churn.is_spare.size(); ++device)
       if (churn.is_spare[at(device)] && pipeline_of_[at(device)] == no_index) ++spares_;
+    steady_share_ = steady_share();
     const bool has_sharing = replicas_ > 1 || plan.execution.token_parts() > 1 || plan.execution.expert > 1;
     is_share_lost_ = traits(plan.execution.optimizer_sharding).optimizer && has_sharing &&
                      at(replicas_) == plan.pipelines.size();
@@ -123,7 +124,7 @@ class ChurnRun {
     double rate = 0;
     if (running_micro_batches_ > 0) {
       const double more = static_cast<double>(micro_batches_) / running_micro_batches_ - 1;
-      rate = 1 / (1 + more * steady_share());
+      rate = 1 / (1 + more * steady_share_);
     }
     if (churn_.computes_copies) rate = std::max(rate, 0.5);
     if (churn_.replans) rate = std::max(rate, 1 - static_cast<double>(missing_devices_) / devices_);
@@ -210,6 +211,7 @@ class ChurnRun {
   int replicas_;                  // that share the state
   bool is_share_lost_ = false;    // with every device
   int devices_ = 0, missing_devices_ = 0, spares_ = 0, micro_batches_ = 0, running_micro_batches_ = 0;
+  double steady_share_ = 1;
   double period_s_ = 0, save_s_ = 0;  // of checkpoints, and to write one
   bool is_over_ = false;
   double pause_s_ = 0;  // that is left
