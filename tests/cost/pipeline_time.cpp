@@ -281,7 +281,7 @@ TEST_CASE("the number of micro-batches in flight depends on schedule and stage")
   CHECK(in_flight(one_f_one_b, {4, 3, 1, 9}) == 1);
   CHECK(in_flight(one_f_one_b, {4, 0, 1, 2}) == 2);
   CHECK(in_flight(eager_one_f_one_b, {4, 0, 1, 9}) == 7);
-  CHECK(in_flight(eager_one_f_one_b, {4, 0, 1, 9, 4}) == 5);
+  CHECK(in_flight(eager_one_f_one_b, {4, 0, 1, 9, {.warm_up = 4}}) == 5);
   // 4 devices of 2 chunks: the first is 2 · 3 + 4 forward passes ahead and computes one more.
   CHECK(in_flight(interleaved, {4, 0, 2, 8}) == 11);
   CHECK(in_flight(interleaved, {4, 3, 2, 8}) == 5);

@@ -132,8 +132,8 @@ TEST_CASE("eager-1f1b: plans give the forwards before the first backward") {
   CHECK(text(orders[1]) == "FFBFBFBFBFBB");
   CHECK(text(orders[2]) == "FBFBFBFBFBFB");
   REQUIRE(runs({Schedule::eager_one_f_one_b, 3, 1, 6}, orders));
-  CHECK(eager_one_f_one_b_in_flight({3, 0, 1, 6, 4}) == 5);
-  CHECK(eager_one_f_one_b_in_flight({3, 0, 1, 3, 4}) == 3);
+  CHECK(eager_one_f_one_b_in_flight({3, 0, 1, 6, {.warm_up = 4}}) == 5);
+  CHECK(eager_one_f_one_b_in_flight({3, 0, 1, 3, {.warm_up = 4}}) == 3);
 }
 
 TEST_CASE("the micro-batches in flight of every schedule are those of its order") {
