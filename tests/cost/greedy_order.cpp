@@ -104,9 +104,8 @@ TEST_CASE("weight gradients fill the time in which the last gradient returns") {
   CHECK(shortest_s(work) == Approx(10));
 }
 
-TEST_CASE("found orders are close to the best of all orders") {
-  double sum = 0, worst = 0;
-  int count = 0;
+TEST_CASE("found orders of tiny pipelines are as fast as the best of all orders") {
+  double worst = 0;
   for (const auto& [stages, micro_batches] : {std::pair(2, 2), {2, 3}, {3, 2}})
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       CAPTURE(stages, micro_batches, seed);
@@ -114,13 +113,10 @@ TEST_CASE("found orders are close to the best of all orders") {
       const PipelineWork work = random_work(rng, stages, micro_batches, 2 * rng.uniform(), 3);
       const double best = shortest_s(work), found = seconds_of(work, search_passes(work));
       CHECK(found >= best * (1 - 1e-12));
-      sum += found / best - 1;
       worst = std::max(worst, found / best - 1);
-      ++count;
     }
-  UNSCOPED_INFO("mean " << sum / count << ", worst " << worst);
-  CHECK(sum / count < 0.02);
-  CHECK(worst < 0.1);
+  UNSCOPED_INFO("worst " << worst);
+  CHECK(worst < 1e-9);  // measured: 2e-16
 }
 
 TEST_CASE("found orders stay within memory, and are not slower than zb-h1 within it") {
@@ -167,7 +163,7 @@ TEST_CASE("the estimate without an order is close to that of the order that is f
     high = std::max(high, error);
   }
   UNSCOPED_INFO("mean " << sum / count << ", from " << low << " to " << high);
-  CHECK(std::abs(sum / count) < 0.03);
-  CHECK(low > -0.1);
-  CHECK(high < 0.2);
+  CHECK(std::abs(sum / count) < 0.001);  // measured: 0.05 % in the mean, from −0.7 to 1.9 %
+  CHECK(low > -0.01);
+  CHECK(high < 0.025);
 }
