@@ -36,7 +36,10 @@ std::map<std::string, DeviceRole> device_roles(const RunningPlan& running) {
             pipeline.micro_batches,
             layers[s],
             s == 0 ? std::vector<std::string>{} : adjacent_devices(rank, s - 1),
-            adjacent_devices(rank, s + 1)};
+            adjacent_devices(rank, s + 1),
+            stages[s].warm_up,
+            stages[s].recompute_layers,
+            stages[s].passes};
     }
   }
   return result;

@@ -1,6 +1,7 @@
 // How two plans differ, and the state migration from the first to the second.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,9 @@ struct DeviceRole {
   int stage = 0, rank = 0, tensor = 1, micro_batches = 0;
   std::vector<std::pair<int, int>> layers;  // of its virtual stages
   std::vector<std::string> before, after;   // devices of the adjacent stages whose shards overlap its own
+  // What the plan says about the order of the stage, and about its recomputed layers (Stage).
+  std::optional<int> warm_up = {}, recompute_layers = {};
+  PassOrder passes = {};
 
   bool has_other_layers(const DeviceRole& other) const {
     return stage != other.stage || rank != other.rank || tensor != other.tensor || layers != other.layers;

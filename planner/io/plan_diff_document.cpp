@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/io/text/pass_order.hpp"
 #include "core/io/text/json_format.hpp"
 #include "core/io/text/units.hpp"
 #include "core/plan/settings.hpp"
@@ -17,13 +18,17 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json role_json(const api::DeviceRole& role) {
-  return {{"stage", role.stage},
-          {"rank", role.rank},
-          {"tensor", role.tensor},
-          {"layers", role.layers},
-          {"micro_batches", role.micro_batches},
-          {"before", role.before},
-          {"after", role.after}};
+  ordered_json json = {{"stage", role.stage},
+                       {"rank", role.rank},
+                       {"tensor", role.tensor},
+                       {"layers", role.layers},
+                       {"micro_batches", role.micro_batches},
+                       {"before", role.before},
+                       {"after", role.after}};
+  if (role.warm_up) json["warm_up"] = *role.warm_up;
+  if (role.recompute_layers) json["recompute_layers"] = *role.recompute_layers;
+  if (!role.passes.empty()) json["passes"] = format_passes(role.passes);
+  return json;
 }
 
 std::string format_setting(const SettingTraits& setting, const api::RunningPlan& running) {
