@@ -122,12 +122,16 @@ class IterationWriter {
   }
 
   std::string stages() const {
+    const bool decides = traits(s_.plan.execution.recomputation).is_per_stage;
     Rows rows = {{"stage", "layers", "memory", "devices"}};
+    if (decides) rows.front().insert(rows.front().begin() + 2, "recomputed");
     const int count = depth(s_.plan);
     const auto groups = stage_groups(s_.plan);
-    for (int stage = 0; stage < count && rows.size() <= max_rows; ++stage)
+    for (int stage = 0; stage < count && rows.size() <= max_rows; ++stage) {
       rows.push_back({fmt::format("{}", stage), layers(stage), memory(groups[at(stage)]),
                       site_composition(topology_, groups[at(stage)])});
+      if (decides) rows.back().insert(rows.back().begin() + 2, recomputed(stage));
+    }
     return truncated_table(rows, at(count), "stages");
   }
 
@@ -256,6 +260,16 @@ class IterationWriter {
         all.insert(layers_by_stage(pipeline, stage_chunks(s_.problem.job))[at(stage)]);
     return format_layers(*all.begin()) +
            (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
+  }
+
+  /// How many layers of the stage are recomputed, if plans decide that: "3", or "0–3" of different pipelines.
+  std::string recomputed(int stage) const {
+    std::set<int> all;
+    for (const Pipeline& pipeline : s_.plan.pipelines)
+      if (at(stage) < pipeline.stages.size())
+        all.insert(pipeline.stages[at(stage)].recompute_layers.value_or(0));
+    return all.size() == 1 ? fmt::format("{}", *all.begin())
+                           : fmt::format("{}–{}", *all.begin(), *all.rbegin());
   }
 
   /// Memory of the device that uses the largest share of its own.

@@ -5,6 +5,23 @@
 namespace dtfm {
 namespace {
 
+constexpr RecomputationTraits full = {
+    .kind = Recomputation::full,
+    .name = "full",
+    .repeated_share = [](const Layer& layer) { return 1 - layer.head / layer.forward; },
+    .kept = [](const Layer&, Bytes input) { return input; },
+    .working = [](const Layer& layer) { return layer.activation_memory; },
+    .repeats_attention = true,
+    .repeats_mixers = true,
+    .repeats_mlps = true};
+
+constexpr RecomputationTraits as_needed(RecomputationTraits row) {
+  row.kind = Recomputation::as_needed;
+  row.name = "as-needed";
+  row.is_per_stage = true;
+  return row;
+}
+
 constexpr auto recomputations = std::to_array<RecomputationTraits>({
     {.kind = Recomputation::none,
      .name = "none",
@@ -28,16 +45,10 @@ constexpr auto recomputations = std::to_array<RecomputationTraits>({
      .kept = [](const Layer& layer, Bytes) { return layer.activation_memory - layer.mlp_memory; },
      .working = [](const Layer& layer) { return layer.mlp_memory; },
      .repeats_mlps = true},
-    {.kind = Recomputation::full,
-     .name = "full",
-     .repeated_share = [](const Layer& layer) { return 1 - layer.head / layer.forward; },
-     .kept = [](const Layer&, Bytes input) { return input; },
-     .working = [](const Layer& layer) { return layer.activation_memory; },
-     .repeats_attention = true,
-     .repeats_mixers = true,
-     .repeats_mlps = true},
+    full,
+    as_needed(full),
 });
-static_assert(has_row_for_each(recomputations, Recomputation::full));
+static_assert(has_row_for_each(recomputations, Recomputation::as_needed));
 
 }  // namespace
 

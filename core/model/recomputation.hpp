@@ -14,6 +14,7 @@ enum class Recomputation : unsigned char {
   selective,  // of the attention core (Korthikanti et al., arXiv 2205.05198)
   mlp,        // of MLPs and experts, with their routers
   full,       // of whole layers from their inputs
+  as_needed,  // of as few whole layers of each stage as its memory requires
 };
 
 /// Bytes and FLOPs are per sequence.
@@ -28,6 +29,8 @@ struct RecomputationTraits {
   Bytes (*working)(const Layer& layer);
   // What the backward pass repeats, with its messages: cores of attention, all of attention, MLPs.
   bool repeats_attention = false, repeats_mixers = false, repeats_mlps = false;
+  /// Plans have the number of recomputed layers of each stage (Stage::recompute_layers).
+  bool is_per_stage = false;
 };
 
 /// A row for each value, in the order of the enum.

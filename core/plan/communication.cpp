@@ -99,7 +99,7 @@ void add_exchanges(const Topology& topology, const LayerBytes& bytes, const Plan
   const Stage& stage = plan.pipelines[at(pipeline)].stages[at(number)];
   const StageMesh mesh = stage_mesh(plan.execution, stage.devices.size());
   const auto [begin, end] = stage.layers;
-  const bool recomputed = layer - begin < plan.execution.recomputed_layers(end - begin);
+  const bool recomputed = layer - begin < recomputed_layers(plan.execution, stage, end - begin);
   Communication it{.payload = Payload::partial_sums,
                    .moment = Moment::after_pass,
                    .pass = pass,

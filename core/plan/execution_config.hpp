@@ -111,9 +111,13 @@ struct ExecutionConfig {
   /// Groups of tensor-parallel devices in a stage, which compute different tokens.
   int token_parts() const { return context * stage_data.value_or(1); }
   /// Number of recomputed layers among `layers`, which `stages` (virtual) stages divide equally. They are the
-  /// first ones of each stage. Only meaningful if `recomputation` is not none.
+  /// first ones of each stage. Only meaningful if `recomputation` is not none. As needed: at most.
   int recomputed_layers(int layers, int stages = 1) const {
     return recompute_layers ? std::min(layers, *recompute_layers * stages) : layers;
+  }
+  /// How many of the layers are recomputed at least, in any stages.
+  int min_recomputed_layers(int layers) const {
+    return traits(recomputation).is_per_stage ? 0 : recomputed_layers(layers, 0);
   }
 
   friend bool operator==(const ExecutionConfig&, const ExecutionConfig&) = default;

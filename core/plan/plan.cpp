@@ -93,6 +93,12 @@ std::vector<std::vector<int>> stage_groups(const Plan& plan) {
   return groups;
 }
 
+int recomputed_layers(const ExecutionConfig& execution, const Stage& stage, int layers) {
+  const bool is_per_stage = traits(execution.recomputation).is_per_stage;
+  return is_per_stage && stage.recompute_layers ? std::min(layers, *stage.recompute_layers)
+                                                : execution.recomputed_layers(layers);
+}
+
 std::vector<PlannedOrder> planned_orders(const Pipeline& pipeline, Schedule schedule) {
   const ScheduleTraits& row = traits(schedule);
   std::vector<PlannedOrder> result;
@@ -108,6 +114,7 @@ Plan without_planned_orders(Plan plan) {
     for (Stage& stage : pipeline.stages) {
       stage.warm_up.reset();
       stage.passes.clear();
+      stage.recompute_layers.reset();
     }
   return plan;
 }

@@ -68,7 +68,9 @@ constexpr std::array stage_major_first = {RankOrder::stage_major, RankOrder::pip
 
 constexpr std::array all_recomputations = {Recomputation::none, Recomputation::moe_act,
                                            Recomputation::selective, Recomputation::mlp, Recomputation::full};
-constexpr std::array of_modules = {Recomputation::none, Recomputation::mlp, Recomputation::full};
+constexpr std::array of_modules = {Recomputation::none, Recomputation::mlp, Recomputation::full,
+                                   Recomputation::as_needed};
+constexpr std::array of_layers = {Recomputation::none, Recomputation::full, Recomputation::as_needed};
 constexpr std::array none_or_full = {Recomputation::none, Recomputation::full};
 constexpr std::array only_full = {Recomputation::full};
 
@@ -202,7 +204,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .name = "pytorch",
      .schedules = pytorch_schedules,
      .gradient_syncs = pytorch_syncs,
-     .recomputations = none_or_full,
+     .recomputations = of_layers,
      .orders = stage_major_first,
      .optimizer_shardings = none_or_zero1,
      .compressions = only_8_bit,

@@ -129,6 +129,12 @@ class Requirements {
         reject(fmt::format(
             "pipelines 0 and {} compute in different orders; {} has one order for all replicas; {}", p,
             target_.name, heterogeneous_fix()));
+      for (std::size_t s = 0; s < depth; ++s)
+        if (pipeline.stages[s].recompute_layers != first_.stages[s].recompute_layers)
+          reject(fmt::format(
+              "stage {} of pipelines 0 and {} recomputes different numbers of layers; {} has one number for "
+              "all replicas; {}",
+              s, p, target_.name, heterogeneous_fix()));
     });
     const int degree = tensor_of(first_.stages.front());
     for_each_stage([&](std::size_t s, const Stage& stage) {

@@ -46,11 +46,20 @@ std::optional<SettingValue> same_sharing(const std::vector<SettingValue>& run, c
   return rings;
 }
 
+/// Where a target does not decide about recomputation by stage: full, if it runs that, because it needs least
+/// memory.
+std::optional<SettingValue> same_recomputation(const TargetTraits& target, const Job& job) {
+  if (!traits(job.execution.recomputation).is_per_stage || !has(target.recomputations, Recomputation::full))
+    return std::nullopt;
+  return name_of(Recomputation::full);
+}
+
 /// The value that is nearest to one which the target does not run; nullopt: none is nearer than others.
 std::optional<SettingValue> nearest(const TargetTraits& target, const Job& job, Setting setting,
                                     const std::vector<SettingValue>& run, bool decides) {
   if (setting == Setting::gradient_sync) return same_sharing(run, job);
   if (setting == Setting::schedule) return same_order(target, job);
+  if (setting == Setting::recompute) return same_recomputation(target, job);
   if (setting == Setting::optimizer_sharding && decides) return weaker_sharding(target, job);
   return std::nullopt;
 }

@@ -82,8 +82,11 @@ Plan expand_virtual_stages(const Plan& plan) {
   Plan result = plan;
   for (Pipeline& pipeline : result.pipelines) {
     const Pipeline whole = std::exchange(pipeline, {pipeline.micro_batches, {}});
-    for (const auto& layers : virtual_stage_layers(whole, stage_chunks(plan.execution)))
-      pipeline.stages.push_back({layers, devices_of(whole, pipeline.stages.size())});
+    for (const auto& layers : virtual_stage_layers(whole, stage_chunks(plan.execution))) {
+      const Stage& own = whole.stages[pipeline.stages.size() % whole.stages.size()];
+      pipeline.stages.push_back(
+          {.layers = layers, .devices = own.devices, .recompute_layers = own.recompute_layers});
+    }
   }
   return result;
 }

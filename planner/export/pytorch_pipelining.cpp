@@ -51,7 +51,7 @@ constexpr ExportedSettings exported = {{
     {Setting::sequence_parallel, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::uniform_pipelines, SettingForm::built_in, "always"},
-    {Setting::recompute, SettingForm::file, "`recompute`"},
+    {Setting::recompute, SettingForm::file, "`recompute`; as-needed: also `recompute_layers`, by stage"},
     {Setting::recompute_layers, SettingForm::file, "`recompute_layers`"},
     {Setting::activations, SettingForm::built_in, "no compression"},
     {Setting::gradients, SettingForm::built_in, "no compression"},
@@ -89,6 +89,18 @@ PipelineShape shape_of(const ExportBundle& bundle, int chunks) {
           planned_orders(bundle.plan.pipelines.front(), bundle.job.execution.schedule)};
 }
 
+/// Of every stage, or with Recomputation::as_needed by stage; null: all.
+ordered_json recompute_layers_json(const ExportBundle& bundle) {
+  const ExecutionConfig& execution = bundle.job.execution;
+  if (!traits(execution.recomputation).is_per_stage)
+    return execution.recompute_layers ? ordered_json(*execution.recompute_layers) : ordered_json();
+  const std::vector<Stage>& stages = bundle.plan.pipelines.front().stages;
+  ordered_json json = ordered_json::array();
+  for (const auto& [first, last] : virtual_stages(bundle))
+    json.push_back(recomputed_layers(execution, stages[json.size() % stages.size()], last - first));
+  return json;
+}
+
 ExportFiles files(const ExportBundle& bundle) {
   const ExecutionConfig& execution = bundle.job.execution;
   const Training& training = bundle.job.training;
@@ -98,8 +110,7 @@ ExportFiles files(const ExportBundle& bundle) {
   json["micro_batch"] = execution.micro_batch;
   json["micro_batches"] = micro_batches_per_pipeline(bundle);
   json["flush"] = execution.flush ? ordered_json(*execution.flush) : ordered_json();
-  json["recompute_layers"] =
-      execution.recompute_layers ? ordered_json(*execution.recompute_layers) : ordered_json();
+  json["recompute_layers"] = recompute_layers_json(bundle);
   json["schedule"] = name_of(execution.schedule);
   json["optimizer_sharding"] = name_of(execution.optimizer_sharding);
   json["instances"] = instance_count(bundle);
@@ -140,7 +151,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   read.settings[Setting::schedule] = json.at("schedule").get<std::string>();
   for (const auto& [setting, key] :
        {std::pair(Setting::flush, "flush"), std::pair(Setting::recompute_layers, "recompute_layers")})
-    read.settings[setting] = json.at(key).is_null() ? "" : fmt::format("{}", number(key));
+    read.settings[setting] = json.at(key).is_number() ? fmt::format("{}", number(key)) : "";
+  DTFM_ASSERT(json.at("recompute_layers").dump() == recompute_layers_json(bundle).dump());
   return read;
 }
 

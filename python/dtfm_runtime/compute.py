@@ -165,12 +165,13 @@ class Sleeper:
 
 
 class EmulatedChunk:
-    """Sleeps for the time of the profile instead of computing. What it returns has the real size."""
+    """Sleeps for the time of the profile instead of computing. What it returns has the real size. The first `recomputed`
+    layers are recomputed."""
 
     def __init__(self, layers: Sequence[int], times: Mapping[int, EmulatedLayer], sleeper: Sleeper,
-                 splits_backward: bool, recompute: bool, make_output: Callable[[], Optional[torch.Tensor]],
+                 splits_backward: bool, recomputed: int, make_output: Callable[[], Optional[torch.Tensor]],
                  make_gradient: Callable[[], Optional[torch.Tensor]]):
-        self.layers, self.times, self.splits_backward, self.recompute = layers, times, splits_backward, recompute
+        self.layers, self.times, self.splits_backward, self.recomputed = layers, times, splits_backward, layers[:recomputed]
         self.sleeper, self.make_output, self.make_gradient = sleeper, make_output, make_gradient
 
     def forward(self, micro_batch: int, x, seed, target=None) -> Optional[torch.Tensor]:
@@ -181,7 +182,7 @@ class EmulatedChunk:
         for layer in reversed(self.layers):
             it = self.times[layer]
             share = 1 - it.weight_share if self.splits_backward else 1
-            self.sleeper.sleep(it.backward * share + it.recompute * self.recompute)
+            self.sleeper.sleep(it.backward * share + it.recompute * (layer in self.recomputed))
             if not self.splits_backward:
                 done(layer)
         return self.make_gradient()

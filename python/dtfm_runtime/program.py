@@ -42,6 +42,7 @@ class Chunk:
     output_to: Optional[int]
     compress_input: bool  # both activations and their gradients, at this boundary
     compress_output: bool
+    recomputed: int  # the number of first layers that are recomputed
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,6 @@ class Program:
     micro_batch: int
     precision: str
     optimizer: str
-    recompute: bool
     schedule: str
     gradient_sync: str
     zero1: bool
@@ -235,6 +235,7 @@ def parse_program(document: Any, digest: str = "") -> Program:
                         "same export")
     layers = layer_count(root.get("model"))
     training, execution = root.get("training"), root.get("execution")
+    recompute = training.get("recompute", "none").one_of(("none", "full", "as-needed"))
     ranks = root.get("ranks").list(MAX_RANKS, 1)
     orders = read_orders(root.get("orders"))
     collectives = read_collectives(root.get("collectives"))
@@ -247,7 +248,6 @@ def parse_program(document: Any, digest: str = "") -> Program:
         sequence=root.get("model").get("sequence", 1).int(1, MAX_SEQUENCE),
         global_batch=training.get("global_batch").int(1, 10**9), micro_batch=training.get("micro_batch").int(1, 10**9),
         precision=training.get("precision").one_of(PRECISIONS), optimizer=training.get("optimizer").one_of(OPTIMIZERS),
-        recompute=training.get("recompute", "none").one_of(("none", "full")) == "full",
         schedule=execution.get("schedule").one_of(SCHEDULES),
         gradient_sync=execution.get("gradient_sync").text(),
         zero1=execution.get("optimizer_sharding", "none").one_of(("none", "zero1")) == "zero1",
@@ -256,7 +256,7 @@ def parse_program(document: Any, digest: str = "") -> Program:
         blocking_sends=execution.get("blocking_sends", False).flag()
         or execution.get("schedule").value.endswith("-blocking"),
         orders=orders, pipelines=pipelines,
-        ranks=tuple(read_rank(it, layers, len(ranks), len(pipelines), len(orders)) for it in ranks),
+        ranks=tuple(read_rank(it, layers, recompute, len(ranks), len(pipelines), len(orders)) for it in ranks),
         sync_groups=tuple(read_group(it, layers, len(ranks), collectives) for it in root.get("sync_groups").list(MAX_LAYERS * 2)),
         tied_groups=tuple((it.list(2, 2)[0].int(0, len(ranks) - 1), it.list(2, 2)[1].int(0, len(ranks) - 1))
                           for it in root.get("tied_groups", []).list(MAX_RANKS)),
@@ -296,13 +296,19 @@ def read_operation(order: _Reader, word: str) -> Operation:
     return Operation(match[1], int(match[2]), int(match[3] or 0))
 
 
-def read_rank(it: _Reader, layers: int, ranks: int, pipelines: int, orders: int) -> Rank:
+def read_rank(it: _Reader, layers: int, recompute: str, ranks: int, pipelines: int, orders: int) -> Rank:
     def neighbour(of: _Reader) -> Optional[int]:
         return None if of.value is None else of.int(0, ranks - 1)
 
+    def recomputed(chunk: _Reader) -> int:
+        first, last = chunk.get("layers").range(layers)
+        if recompute == "as-needed":
+            return chunk.get("recompute_layers").int(0, last - first)
+        return last - first if recompute == "full" else 0
+
     chunks = tuple(Chunk(chunk.get("layers").range(layers), neighbour(chunk.get("input_from", None)),
                          neighbour(chunk.get("output_to", None)), chunk.get("compress_input", None).compression(),
-                         chunk.get("compress_output", None).compression())
+                         chunk.get("compress_output", None).compression(), recomputed(chunk))
                    for chunk in it.get("chunks").list(MAX_LAYERS, 1))
     if sum(chunk.layers[1] - chunk.layers[0] for chunk in chunks) > layers:
         it.fail(f"has more layers than the model, which has {layers}")

@@ -180,18 +180,19 @@ class Trainer:
         return Boundary((self.program.micro_batch, *it.shape), it.dtype or self.dtype, compressed, self.device)
 
     def _make_compute(self, number: int, inputs: dict[int, Boundary], outputs: dict[int, Boundary]):
-        layers = list(range(*self.program.ranks[self.rank].chunks[number].layers))
+        chunk = self.program.ranks[self.rank].chunks[number]
+        layers = list(range(*chunk.layers))
         if self.emulated:
             def zeros(boundaries: dict[int, Boundary]) -> Callable[[], Optional[torch.Tensor]]:
                 it = boundaries.get(number)
                 return lambda: None if it is None else torch.zeros(it.shape, dtype=it.dtype)
 
             return EmulatedChunk(layers, self.emulated, self.sleeper, self.program.splits_backward,
-                                 self.program.recompute, zeros(outputs), zeros(inputs))
+                                 chunk.recomputed, zeros(outputs), zeros(inputs))
         segments = []
         for layer in layers:
             parts = segments_of(self.modules[layer])
-            segments += [Segment(part, layer, part is parts[0], self.program.recompute,
+            segments += [Segment(part, layer, part is parts[0], layer < layers[0] + chunk.recomputed,
                                  self.model.output_shape(layer) if part is parts[-1] else None) for part in parts]
         has_loss = layers[-1] == self.model.layers - 1
         return ChunkCompute(segments, self.program.splits_backward, self._loss if has_loss else None)

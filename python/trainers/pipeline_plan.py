@@ -29,7 +29,7 @@ def read_json(path: Path):
 
 
 # Values of pipeline.json.
-KNOWN = {"schema": ["dtfm-pipeline/1"], "recompute": ["none", "full", "mlp"], "precision": ["fp32", "tf32", "bf16", "fp16"]}
+KNOWN = {"schema": ["dtfm-pipeline/1"], "recompute": ["none", "full", "mlp", "as-needed"], "precision": ["fp32", "tf32", "bf16", "fp16"]}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PipelinePlan:
     model: Model
     layers: list[int]  # of every stage, in model order
     replicas: int
-    recompute: str  # none, full or mlp
+    recompute: str  # none, full, mlp or as-needed
     precision: str  # fp32, tf32, bf16 or fp16
     context: int  # ranks that divide the tokens of every sequence
     options: dict  # keys that only one of the programs reads

@@ -39,7 +39,7 @@ class StageModule(nn.Module):
         self.layers = nn.ModuleList(layers)
         for layer in layers[:recompute_layers]:
             if recompute != "none":
-                repeat_in_backward(layer.block if recompute == "full" else layer.block.mlp)
+                repeat_in_backward(layer.block.mlp if recompute == "mlp" else layer.block)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
@@ -219,8 +219,9 @@ class Training:
     def build(self, stage: int, seed: int, dtype: torch.dtype) -> StageModule:
         first = self.plan.first_layer(stage)
         layers = range(first, first + self.plan.layers[stage])
+        recomputed = self.plan.options["recompute_layers"]  # of every stage, or by stage; None: all
         module = StageModule([self.plan.model.build(it, seed, self.device, dtype) for it in layers], self.plan.recompute,
-                             self.plan.options["recompute_layers"])
+                             recomputed[stage] if isinstance(recomputed, list) else recomputed)
         for it in module.modules():
             if isinstance(it, OfTokens):
                 it.ring = self.ring

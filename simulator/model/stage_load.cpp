@@ -29,7 +29,7 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
 /// Recomputed layers are the first ones of a (virtual) stage.
 bool LoadModel::is_recomputed(const Stage& stage, int layer) const {
   const auto [begin, end] = stage.layers;
-  return layer < begin + execution_.recomputed_layers(end - begin);
+  return layer < begin + recomputed_layers(execution_, stage, end - begin);
 }
 
 /// The maximum over the devices of the stage.

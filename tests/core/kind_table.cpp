@@ -92,16 +92,19 @@ TEST_CASE("more recomputation keeps less and repeats more") {
   CHECK(kept(Recomputation::selective) == 70);
   CHECK(kept(Recomputation::mlp) == 50);
   CHECK(kept(Recomputation::full) == 8);
+  CHECK(kept(Recomputation::as_needed) == 8);
   CHECK(working(Recomputation::none) == 0);
   CHECK(working(Recomputation::moe_act) == 9);
   CHECK(working(Recomputation::selective) == 30);
   CHECK(working(Recomputation::mlp) == 50);
   CHECK(working(Recomputation::full) == 100);
+  CHECK(working(Recomputation::as_needed) == 100);
   CHECK(repeated(Recomputation::none) == 0);
   CHECK(repeated(Recomputation::moe_act) == 0);
   CHECK(repeated(Recomputation::selective) == 0.2);
   CHECK(repeated(Recomputation::mlp) == 0.4);
   CHECK(repeated(Recomputation::full) == 0.9);
+  CHECK(repeated(Recomputation::as_needed) == 0.9);
 }
 
 TEST_CASE("objectives are described in what the model is trained on") {

@@ -238,7 +238,11 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
     const int layers = layer_count(problem.job.model);
     const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
     if (rng.below(3) == 0) problem.job.execution.flush = stages;
-    const Plan plan = plan_of(problem.job, stages, 2, stages * random_int(rng, 1, 3));
+    Plan plan = plan_of(problem.job, stages, 2, stages * random_int(rng, 1, 3));
+    if (traits(problem.job.execution.recomputation).is_per_stage)
+      for (Pipeline& pipeline : plan.pipelines)
+        for (Stage& stage : pipeline.stages)
+          stage.recompute_layers = random_int(rng, 0, stage.layers.second - stage.layers.first);
     const IterationModel model(problem);
     SimOptions options;
     options.iterations = 1;

@@ -366,7 +366,7 @@ TEST_CASE("an invalid job is reported with position and reason") {
        "job.yaml:4:26: `global_batch`: expected a whole number from 1 to 1000000000; found `auto`"},
       {with("global_batch: 6", "global_batch: 6, recompute: aoto"),
        "job.yaml:4:40: `recompute`: unknown `aoto`; known: `none`, `moe_act`, `selective`, `mlp`, "
-       "`full`"},
+       "`full`, `as-needed`"},
       {small + "parallelism: {schedule: auto, chunks: 2}\n",
        "job.yaml:5:39: `chunks`: cannot be combined with several schedules, because the planner then "
        "chooses `chunks`; remove `chunks`, or give only `interleaved`"},

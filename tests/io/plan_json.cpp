@@ -299,6 +299,34 @@ TEST_CASE("the passes of stages are written and read back") {
         "plan.json: /pipelines/0/stages/0/passes: requires schedule `zb-greedy`");
 }
 
+TEST_CASE("the recomputed layers of stages are written and read back") {
+  Job job = small_job();
+  job.execution.recomputation = Recomputation::as_needed;
+  Plan plan = plan_from_placement(two_by_two(), job);
+  CHECK(parsed_with(plan_json(four_devices(), job, plan), job) == plan);
+  for (Pipeline& pipeline : plan.pipelines) {
+    pipeline.stages[0].recompute_layers = 2;
+    pipeline.stages[1].recompute_layers = 0;
+  }
+  json file = plan_json(four_devices(), job, plan);
+  CHECK(file["pipelines"][0]["stages"][0]["recompute_layers"] == 2);
+  CHECK(parsed_with(file, job) == plan);
+  const auto check_refused = [&](const std::string& message) {
+    CHECK(error_message([&] { parsed_with(file, job); }) == "plan.json: /pipelines/1/stages/1" + message);
+  };
+  json& second = file["pipelines"][1]["stages"][1];
+  second["recompute_layers"] = 4;
+  check_refused("/recompute_layers: expected a whole number from 0 to 3; found the number 4");
+  second.erase("recompute_layers");
+  check_refused(": either all stages of a plan have `recompute_layers`, or none");
+  job.execution.recomputation = plan.execution.recomputation = Recomputation::full;
+  json other = json::parse(plan_json(four_devices(), job, plan).dump());
+  CHECK_FALSE(other["pipelines"][0]["stages"][0].contains("recompute_layers"));
+  other["pipelines"][0]["stages"][0]["recompute_layers"] = 1;
+  CHECK(error_message([&] { parsed_with(other, job); }) ==
+        "plan.json: /pipelines/0/stages/0/recompute_layers: requires `recompute: as-needed`");
+}
+
 TEST_CASE("the layers of virtual stages are written unless they are split evenly, and read back") {
   Job job = small_job();
   job.execution.schedule = Schedule::interleaved;

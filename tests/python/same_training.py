@@ -142,6 +142,8 @@ def check_coverage(documents):
         depths = Counter(rank["pipeline"] for rank in it["ranks"])
         features = {
             "flush": "flush" in execution, "overlap": execution["overlap"] and many, "recompute": it["training"]["recompute"] == "full",
+            "as-needed": any(0 < chunk.get("recompute_layers", 0) < chunk["layers"][1] - chunk["layers"][0]
+                             for rank in it["ranks"] for chunk in rank["chunks"]),
             "zero1": execution["optimizer_sharding"] == "zero1" and many, "blocking": execution["blocking_sends"],
             "chunks": stages != {1}, "depths": len(set(depths.values())) > 1,
             "micro-batches": len({row["micro_batches"] for row in it["pipelines"]}) > 1, "one pipeline": not many,

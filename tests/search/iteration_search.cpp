@@ -276,6 +276,39 @@ TEST_CASE("the search recomputes only as many layers as memory requires if their
         Recomputation::none);
 }
 
+// Eight layers that keep 1 GB of each micro-batch, on a device of 3.6 GB and one of 40 GB. The small one is
+// last, where it holds one micro-batch: three layers (and the other device takes 15 s per micro-batch), or
+// four of which it recomputes two: 2 + 1 GB, and 14 s. If all are recomputed, both take 16 s.
+TEST_CASE("an open recomputation is decided by stage where the memory of devices differs") {
+  Problem problem{flat_topology({2}, link_of(0, 1e12), {}), chain_job(8, 0, 1e6), {}};
+  for (Layer& layer : std::get<LayerChain>(problem.job.model).layers) layer.activation_memory = Bytes(1e9);
+  Topology& topology = problem.topology.edit();
+  topology.gpus.push_back(topology.gpus.front());
+  topology.gpus[0].memory = Bytes(3.6e9);
+  topology.gpus[1].memory = Bytes(40e9);
+  topology.devices[1].gpu = 1;
+  problem.job.training.global_batch = 12;
+  problem.job.execution.schedule = Schedule::one_f_one_b;
+  IterationSearchOptions options = search_options(3000);
+  options.limits.stages = 2;
+  const auto found = [&](SettingSet open, Recomputation recomputation) {
+    problem.job.automatic = open;
+    problem.job.execution.recomputation = recomputation;
+    return search_iteration(problem, options).finalists.front();
+  };
+  const PlanCandidate open = found({Setting::recompute}, Recomputation::none);
+  CHECK(open.plan.execution.recomputation == Recomputation::as_needed);
+  CHECK(open.deficit_bytes <= 0);
+  std::vector<int> counts;
+  for (const Stage& stage : open.plan.pipelines.front().stages)
+    counts.push_back(stage.recompute_layers.value());
+  CHECK(counts == std::vector{0, 2});
+  for (const Recomputation uniform : {Recomputation::none, Recomputation::full}) {
+    const PlanCandidate other = found({}, uniform);
+    CHECK((other.deficit_bytes > 0 || other.iteration_s > 1.02 * open.iteration_s));
+  }
+}
+
 // Two stages of 3 s per micro-batch, messages of 10 s. 1F1B takes (2 · 3 + 2 · 10) ÷ 2 = 13 s per
 // micro-batch. With room for the micro-batches that are on their way, both stages are always busy.
 TEST_CASE("an open schedule hides slow messages if memory allows") {

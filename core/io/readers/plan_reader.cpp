@@ -132,6 +132,7 @@ class PlanReader {
       stage.warm_up = own->as_int(0, max_value);
     }
     read_passes(cursor, stage);
+    read_recompute_layers(cursor, stage);
     return stage;
   }
 
@@ -156,6 +157,16 @@ class PlanReader {
     }
     if (stage.passes.empty()) own->fail("expected at least one pass");
     passes_left_ -= stage.passes.size();
+  }
+
+  void read_recompute_layers(const JsonCursor& cursor, Stage& stage) {
+    const auto own = cursor.optional("recompute_layers");
+    if (has_recompute_layers_.value_or(own.has_value()) != own.has_value())
+      cursor.fail("either all stages of a plan have `recompute_layers`, or none");
+    has_recompute_layers_ = own.has_value();
+    if (!own) return;
+    if (!traits(execution_.recomputation).is_per_stage) own->fail("requires `recompute: as-needed`");
+    stage.recompute_layers = own->as_int(0, stage.layers.second - stage.layers.first);
   }
 
   /// The stages of a pipeline must compute the same micro-batches, and not deadlock.
@@ -316,7 +327,7 @@ class PlanReader {
   const ExecutionConfig& execution_;
   std::unordered_map<std::string, int> index_of_;
   std::unordered_map<int, std::string> first_use_;
-  std::optional<bool> has_warm_ups_, has_passes_;  // of the stages so far
+  std::optional<bool> has_warm_ups_, has_passes_, has_recompute_layers_;  // of the stages so far
   std::size_t passes_left_ = max_passes;
 };
 

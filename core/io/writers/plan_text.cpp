@@ -1,5 +1,6 @@
 #include "core/io/writers/plan_text.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -11,6 +12,23 @@
 #include "core/plan/shards.hpp"
 
 namespace dtfm::io {
+namespace {
+
+/// " (0 to 12 layers of a stage)"; empty if the plan does not say.
+std::string format_recompute_layers(const Plan& plan) {
+  std::optional<int> fewest, most;
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      if (const auto count = stage.recompute_layers) {
+        fewest = std::min(fewest.value_or(*count), *count);
+        most = std::max(most.value_or(*count), *count);
+      }
+  if (!fewest) return "";
+  return fmt::format(" ({}{} layers of a stage)", *fewest,
+                     fewest == most ? "" : fmt::format(" to {}", *most));
+}
+
+}  // namespace
 
 std::string format_depth(const Plan& plan) {
   return (are_equally_deep(plan) ? "" : fmt::format("{}–", min_depth(plan))) +
@@ -49,6 +67,7 @@ std::string format_job_decisions(const Job& job, const Plan& plan) {
                                  job.execution.micro_batch, name_of(job.execution.recomputation));
   if (const auto layers = job.execution.recompute_layers)
     text += fmt::format(" (recompute_layers: {})", *layers);
+  text += format_recompute_layers(plan);
   if (plan.tensor > 1)
     text += fmt::format(", {} tensor-parallel devices per stage{}", fmt::join(tensor_degrees(plan), " or "),
                         job.parallelism.sequence_parallel ? "" : " without sequence parallelism");

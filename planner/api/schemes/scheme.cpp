@@ -11,6 +11,7 @@
 #include "planner/api/devices/sub_topology.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/base/kind_table.hpp"
 #include "core/plan/settings.hpp"
 
 namespace dtfm::api {
@@ -160,13 +161,22 @@ std::vector<Job> with_values(const std::vector<Job>& jobs, Setting setting,
   return result;
 }
 
+/// Without those that planners choose by stage, unless there are no others.
+std::vector<SettingValue> recomputations_to_try(const Job& job) {
+  std::vector<SettingValue> values = choices(job, Setting::recompute), uniform = values;
+  std::erase_if(uniform, [](const SettingValue& it) {
+    return traits(kind_named(recomputation_table(), std::get<std::string_view>(it)).value()).is_per_stage;
+  });
+  return uniform.empty() ? values : uniform;
+}
+
 /// The job with each combination of recomputation and gradient synchronization that it leaves open. Of an
 /// automatic gradient synchronization, only its first value: the schemes that take it from the job have many
 /// layouts, and there are many algorithms.
 std::vector<Job> jobs_to_try(const Job& job, const Scheme& scheme) {
   std::vector<Job> jobs = {job};
   if (job.automatic[Setting::recompute])
-    jobs = with_values(jobs, Setting::recompute, choices(job, Setting::recompute));
+    jobs = with_values(jobs, Setting::recompute, recomputations_to_try(job));
   const std::vector<SettingValue> syncs = listed_values(job, Setting::gradient_sync);
   const bool uses_sync = scheme.first_of_automatic == Setting::gradient_sync;
   if (uses_sync && job.automatic[Setting::gradient_sync] && !syncs.empty())

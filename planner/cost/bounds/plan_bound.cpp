@@ -25,7 +25,11 @@ int device_of(const Stage& stage) {
 }
 
 ComputeTime compute(const IterationModel& model, const Stage& stage, std::pair<int, int> layers) {
-  return model.stages.compute(model.stages.kind_of(device_of(stage)), layers);
+  const bool is_per_stage = traits(model.problem.job.execution.recomputation).is_per_stage;
+  const int recomputed = is_per_stage
+                             ? std::min(stage.recompute_layers.value_or(0), layers.second - layers.first)
+                             : model.stages.recomputed(layers);
+  return model.stages.compute(model.stages.kind_of(device_of(stage)), layers, recomputed);
 }
 
 /// By virtual stage.

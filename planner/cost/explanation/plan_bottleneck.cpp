@@ -139,8 +139,8 @@ TimeShares shares_of(const IterationModel& model, const IterationEstimate& estim
     for (std::size_t i = device; i < work.forward_s.size(); i += devices) {
       compute_s += work.micro_batches * (work.forward_s[i] + work.backward_s[i]);
       const std::vector<int>& its = devices_of(pipeline, i);
-      exchange += work.micro_batches *
-                  (exchange_s(model, its, layers[i], false) + exchange_s(model, its, layers[i], true));
+      exchange += work.micro_batches * (exchange_s(model, its, layers[i], false, work.recomputed[i]) +
+                                        exchange_s(model, its, layers[i], true, work.recomputed[i]));
     }
     if (compute_s <= shares.compute_s) continue;
     shares.compute_s = compute_s;

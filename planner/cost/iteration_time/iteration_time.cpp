@@ -65,10 +65,11 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
   if (!model.problem.job.execution.overlap) return time.gradients_s[at(virtual_stage)];
   const std::vector<int>& devices = devices_of(pipeline, at(virtual_stage));
   const std::pair<int, int> rest = {cost.layers[at(virtual_stage)].first, layer};
-  const ComputeTime rest_time = slowest_compute(model, devices, rest);
+  const int recomputed = std::min(cost.work.recomputed[at(virtual_stage)], rest.second - rest.first);
+  const ComputeTime rest_time = slowest_compute(model, devices, rest, recomputed);
   const double rest_s = traits(model.schedule).splits_backward
                             ? rest_time.weight_gradient_s
-                            : rest_time.backward_s + exchange_s(model, devices, rest, true);
+                            : rest_time.backward_s + exchange_s(model, devices, rest, true, recomputed);
   return time.backward_s[at(virtual_stage)] - rest_s;
 }
 
@@ -82,8 +83,8 @@ void set_interchange_key(const IterationModel& model, const Pipeline& pipeline, 
   for (const Stage& stage : pipeline.stages) {
     key.insert(key.end(),
                {stage.layers.first, stage.layers.second, stage.warm_up.value_or(no_index),
-                static_cast<int>(stage.virtual_layers.size()), static_cast<int>(stage.passes.size()),
-                static_cast<int>(stage.devices.size())});
+                stage.recompute_layers.value_or(no_index), static_cast<int>(stage.virtual_layers.size()),
+                static_cast<int>(stage.passes.size()), static_cast<int>(stage.devices.size())});
     key.insert(key.end(), stage.virtual_layers.begin(), stage.virtual_layers.end());
     for (const Operation::Kind kind : stage.passes) key.push_back(static_cast<int>(kind));
     for (const int device : stage.devices) {

@@ -47,7 +47,9 @@ void IterationEstimator::gather_parameters(const Plan& plan) {
 }
 
 void IterationEstimator::estimate_partitioned_gradients(const Plan& plan) {
-  const ShardedTrainingTime time = sharded_training_time(model_, plan);
+  std::vector<int> recomputed;
+  for (const PipelineCost* cost : costs_) recomputed.push_back(cost->work.recomputed.front());
+  const ShardedTrainingTime time = sharded_training_time(model_, plan, recomputed);
   buckets_.clear();
   end_s_ = std::max(end_s_, time.end_s);
   sum_of_ends_s_ = static_cast<double>(costs_.size()) * time.computed_s;

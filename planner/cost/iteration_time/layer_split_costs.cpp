@@ -5,6 +5,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
+#include "planner/cost/iteration_time/fewest_recomputed.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -145,11 +146,12 @@ ResourceTime LayerSplitCosts::resource_time(const Weights& weights, double forwa
 
 ResourceTime LayerSplitCosts::stage(int stage, std::pair<int, int> layers) const {
   ResourceTime most;
+  const int of_chunk = recomputed_of(stage, layers);
   for (const StageResource& resource : stage_resources_[at(stage)]) {
     const StageCosts& costs = model_.stages_of(resource.degree);
     const double before = stage > 0 ? costs.compression_s(layers.first) : 0,
                  behind = stage + 1 < stages() ? costs.compression_s(layers.second) : 0;
-    const int recomputed = costs.recomputed(layers, chunks_);
+    const int recomputed = std::min(layers.second - layers.first, of_chunk * chunks_);
     double forward = 0, backward = 0, hidden = 0, hidden_back = 0;
     for (const int kind : resource.kinds) {
       const ComputeTime time = costs.compute(kind, layers, recomputed);
@@ -190,13 +192,33 @@ void LayerSplitCosts::append(ResourceTime& time, const ResourceTime& own, int st
   time.backward = std::max(time.backward, behind.backward);
 }
 
-std::vector<StageNeeds> LayerSplitCosts::needs_of(const StageCosts& costs, std::pair<int, int> layers) const {
-  std::vector<StageNeeds> needs;
+std::vector<std::pair<int, int>> LayerSplitCosts::chunks_of(std::pair<int, int> layers) const {
+  std::vector<std::pair<int, int>> chunks;
   for (int chunk = 0; chunk < chunks_; ++chunk) {
     const auto [begin, end] = even_split(layers.second - layers.first, chunks_, chunk);
-    needs.push_back(costs.needs({layers.first + begin, layers.first + end}, replicas_));
+    chunks.emplace_back(layers.first + begin, layers.first + end);
   }
+  return chunks;
+}
+
+std::vector<StageNeeds> LayerSplitCosts::needs_of(const StageCosts& costs, std::pair<int, int> layers,
+                                                  int recomputed) const {
+  std::vector<StageNeeds> needs;
+  for (const auto& chunk : chunks_of(layers))
+    needs.push_back(costs.needs(chunk, replicas_, std::min(recomputed, chunk.second - chunk.first)));
   return needs;
+}
+
+int LayerSplitCosts::recomputed_of(int stage, std::pair<int, int> layers) const {
+  const ExecutionConfig& execution = model_.problem.job.execution;
+  if (!traits(execution.recomputation).is_per_stage)
+    return execution.recomputed_layers(layers.second - layers.first);
+  int most = 0;
+  const std::vector<std::pair<int, int>> chunks = chunks_of(layers);
+  for (const Limit& limit : limits_[at(stage)])
+    most = std::max(most, fewest_recomputed(model_.stages_of(limit.degree), chunks, replicas_, limit.held,
+                                            limit.capacity));
+  return most;
 }
 
 double LayerSplitCosts::memory_utilization(int stage, std::pair<int, int> layers) {
@@ -206,10 +228,13 @@ double LayerSplitCosts::memory_utilization(int stage, std::pair<int, int> layers
     for (auto& of_degree : needs_)
       for (auto& of_end : of_degree) of_end.clear();
   }
+  // The number of recomputed layers may differ between stages with the same layers.
+  const bool is_cached = !traits(model_.problem.job.execution.recomputation).is_per_stage;
+  const int recomputed = recomputed_of(stage, layers);
   double most = 0;
   for (const Limit& limit : limits_[at(stage)]) {
     std::vector<StageNeeds>& needs = needs_[model_.number_of_degree[limit.degree]][at(layers.second)];
-    if (needs.empty()) needs = needs_of(model_.stages_of(limit.degree), layers);
+    if (needs.empty() || !is_cached) needs = needs_of(model_.stages_of(limit.degree), layers, recomputed);
     most = std::max(most, limit.held.max_bytes(needs) / limit.capacity);
   }
   return most;

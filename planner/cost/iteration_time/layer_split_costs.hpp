@@ -80,7 +80,11 @@ class LayerSplitCosts {
   void add_limit(const IterationModel& model, int stage, int micro_batches, const std::vector<int>& devices);
   void add_hop(int stage, const Weights& weights, const std::vector<int>& from, const std::vector<int>& to);
   ResourceTime resource_time(const Weights& weights, double forward_s, double backward_s) const;
-  std::vector<StageNeeds> needs_of(const StageCosts& costs, std::pair<int, int> layers) const;
+  std::vector<std::pair<int, int>> chunks_of(std::pair<int, int> layers) const;
+  std::vector<StageNeeds> needs_of(const StageCosts& costs, std::pair<int, int> layers, int recomputed) const;
+  /// Number of recomputed layers of every chunk of a stage: with Recomputation::as_needed, the fewest with
+  /// which all pipelines fit.
+  int recomputed_of(int stage, std::pair<int, int> layers) const;
 
   const IterationModel& model_;
   const Schedule schedule_;

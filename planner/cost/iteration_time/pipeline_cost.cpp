@@ -9,6 +9,7 @@
 #include "core/base/infinity.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/virtual_stages.hpp"
+#include "planner/cost/iteration_time/fewest_recomputed.hpp"
 #include "planner/cost/iteration_time/warm_up.hpp"
 
 namespace dtfm::cost {
@@ -62,15 +63,51 @@ struct HopMessages {
   }
 };
 
+/// Micro-batches that a stage holds at once, if that is left to plans and the plan says it.
+std::optional<int> planned_in_flight(const ScheduleTraits& schedule, const Stage& stage) {
+  if (schedule.has_planned_warm_up && stage.warm_up) return *stage.warm_up + 1;
+  if (schedule.has_planned_passes && !stage.passes.empty()) return max_in_flight(stage.passes);
+  return std::nullopt;
+}
+
+/// By virtual stage. If the plan leaves the number to the planner: the fewest with which the devices have
+/// enough memory.
+void add_recomputed(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
+                    InFlightByDevice& in_flight, PipelineCost& cost) {
+  const std::size_t stages = pipeline.stages.size();
+  const bool is_chosen = traits(model.problem.job.execution.recomputation).is_per_stage;
+  cost.work.recomputed.resize(cost.layers.size());
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const Stage& own = pipeline.stages[stage];
+    const StageCosts& costs = model.stages_of(own.devices.size());
+    std::optional<int> count;
+    if (is_chosen) count = own.recompute_layers;
+    if (is_chosen && !count) {
+      std::vector<std::pair<int, int>> chunks;
+      for (std::size_t i = stage; i < cost.layers.size(); i += stages) chunks.push_back(cost.layers[i]);
+      const int between = model.micro_batches_per_round(flush, pipeline.micro_batches);
+      count = fewest_recomputed(costs, chunks, replicas,
+                                in_flight.of(static_cast<int>(stages), static_cast<int>(stage), between,
+                                             planned_in_flight(traits(model.schedule), own)),
+                                least_memory(model.problem.topology, own.devices));
+    }
+    for (std::size_t i = stage; i < cost.layers.size(); i += stages)
+      cost.work.recomputed[i] = count ? std::min(*count, cost.layers[i].second - cost.layers[i].first)
+                                      : costs.recomputed(cost.layers[i]);
+  }
+}
+
 void add_stage_times(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
   PipelineWork& work = cost.work;
   const double overhead_s = model.problem.constants.micro_batch_overhead_s;
   for (std::size_t i = 0; i < cost.layers.size(); ++i) {
     const std::vector<int>& devices = devices_of(pipeline, i);
-    const ComputeTime time = slowest_compute(model, devices, cost.layers[i]);
-    work.forward_s.push_back(time.forward_s + overhead_s + exchange_s(model, devices, cost.layers[i], false));
+    const int recomputed = cost.work.recomputed[i];
+    const ComputeTime time = slowest_compute(model, devices, cost.layers[i], recomputed);
+    work.forward_s.push_back(time.forward_s + overhead_s +
+                             exchange_s(model, devices, cost.layers[i], false, recomputed));
     work.backward_s.push_back(time.backward_s + overhead_s +
-                              exchange_s(model, devices, cost.layers[i], true));
+                              exchange_s(model, devices, cost.layers[i], true, recomputed));
     work.weight_gradient_s.push_back(time.weight_gradient_s);
   }
 }
@@ -181,8 +218,8 @@ void add_exchange_egress(const IterationModel& model, const Pipeline& pipeline, 
     const std::vector<int>& devices = devices_of(pipeline, i);
     const StageCosts& costs = model.stages_of(devices.size());
     const auto bytes_of = [&](Exchange kind) {
-      return costs.exchanged(kind, cost.layers[i], false).bytes +
-             costs.exchanged(kind, cost.layers[i], true).bytes;
+      return costs.exchanged(kind, cost.layers[i], false, cost.work.recomputed[i]).bytes +
+             costs.exchanged(kind, cost.layers[i], true, cost.work.recomputed[i]).bytes;
     };
     const double reduced = bytes_of(Exchange::all_reduce);
     for (const Group& group : reducing_groups(model, devices)) {
@@ -287,16 +324,11 @@ void add_updates(const IterationModel& model, const Pipeline& pipeline, int repl
   for (std::size_t stage = 0; stage < stages; ++stage) {
     double seconds = 0;
     for (std::size_t i = stage; i < cost.layers.size(); i += stages)
-      seconds += slowest_compute(model, pipeline.stages[stage].devices, cost.layers[i]).update_s;
+      seconds +=
+          slowest_compute(model, pipeline.stages[stage].devices, cost.layers[i], cost.work.recomputed[i])
+              .update_s;
     for (std::size_t i = stage; i < cost.layers.size(); i += stages) cost.update_s[i] = seconds * share;
   }
-}
-
-/// Micro-batches that a stage holds at once, if that is left to plans and the plan says it.
-std::optional<int> planned_in_flight(const PipelineWork& work, std::size_t stage) {
-  if (!work.warm_ups.empty()) return work.warm_ups[stage] + 1;
-  if (!work.passes.empty()) return max_in_flight(work.passes[stage]);
-  return std::nullopt;
 }
 
 /// Memory of a device: state of all its chunks, and activations of micro-batches in flight.
@@ -309,10 +341,13 @@ void add_memory(const IterationModel& model, const Pipeline& pipeline, int repli
   for (int stage = 0; stage < stages; ++stage) {
     const std::vector<int>& devices = pipeline.stages[at(stage)].devices;
     for (int chunk = 0; chunk < model.chunks; ++chunk)
-      chunks[at(chunk)] =
-          model.stages_of(devices.size()).needs(cost.layers[at(stage + chunk * stages)], replicas);
+      chunks[at(chunk)] = model.stages_of(devices.size())
+                              .needs(cost.layers[at(stage + chunk * stages)], replicas,
+                                     cost.work.recomputed[at(stage + chunk * stages)]);
     const double bytes =
-        in_flight.of(stages, stage, between, planned_in_flight(cost.work, at(stage))).max_bytes(chunks);
+        in_flight
+            .of(stages, stage, between, planned_in_flight(traits(model.schedule), pipeline.stages[at(stage)]))
+            .max_bytes(chunks);
     cost.memory_bytes.push_back(bytes);
     for (const int device : devices)
       if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
@@ -335,7 +370,8 @@ void add_planned_orders(const IterationModel& model, const Pipeline& pipeline, i
     if (const PassOrder& passes = pipeline.stages[stage].passes;
         !passes.empty() && schedule.has_planned_passes)
       work.passes.push_back(passes);
-    const StageNeeds needs = model.stages_of(devices.size()).needs(cost.layers[stage], replicas);
+    const StageNeeds needs =
+        model.stages_of(devices.size()).needs(cost.layers[stage], replicas, cost.work.recomputed[stage]);
     double most = work.micro_batches;
     for (const int device : devices)
       if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0 && needs.per_micro_batch > 0)
@@ -349,14 +385,14 @@ void add_planned_orders(const IterationModel& model, const Pipeline& pipeline, i
 }  // namespace
 
 ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>& devices,
-                            std::pair<int, int> layers) {
+                            std::pair<int, int> layers, int recomputed) {
   const StageCosts& costs = model.stages_of(devices.size());
   ComputeTime slowest;
   int known = no_index;  // kind of the device before
   for (const int device : devices) {
     if (costs.kind_of(device) == known) continue;
     known = costs.kind_of(device);
-    const ComputeTime time = costs.compute(known, layers);
+    const ComputeTime time = costs.compute(known, layers, recomputed);
     slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
     slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
     slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
@@ -423,16 +459,16 @@ std::vector<ExchangeLimit> exchange_limits(const IterationModel& model, const st
 }
 
 double exchange_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
-                  bool backward) {
+                  bool backward, int recomputed) {
   double sum = 0;
   for (const Exchange kind : exchange_kinds) {
-    const ExchangedData data = model.stages_of(devices.size()).exchanged(kind, layers, backward);
+    const ExchangedData data = model.stages_of(devices.size()).exchanged(kind, layers, backward, recomputed);
     if (data.messages == 0) continue;
     double slowest = 0;
     for (const ExchangeLimit& it : exchange_limits(model, devices, kind))
       slowest = std::max(slowest, it.seconds(data));
     if (kind == Exchange::keys_values) {
-      const ComputeTime time = slowest_compute(model, devices, layers);
+      const ComputeTime time = slowest_compute(model, devices, layers, recomputed);
       slowest = std::max(0.0, slowest - (backward ? time.hidden_backward_s : time.hidden_forward_s));
     }
     sum += slowest;
@@ -448,6 +484,7 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
   cost.work.flush = flush;
   cost.work.chunks = model.chunks;
   cost.work.messaging = model.messaging;
+  add_recomputed(model, pipeline, replicas, flush, in_flight, cost);
   add_stage_times(model, pipeline, cost);
   add_compression(model, pipeline, cost);
   add_hops(model, pipeline, cost);

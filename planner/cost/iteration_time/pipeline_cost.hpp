@@ -71,12 +71,13 @@ struct ExchangeLimit {
 /// each tensor-parallel group, those between hosts on all channels.
 std::vector<ExchangeLimit> exchange_limits(const IterationModel& model, const std::vector<int>& devices,
                                            Exchange kind);
-/// Time that the exchanges of a micro-batch within a stage add to one pass.
+/// Time that the exchanges of a micro-batch within a stage add to one pass. `recomputed`, here and below: the
+/// number of first layers that are.
 double exchange_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
-                  bool backward);
+                  bool backward, int recomputed);
 
 /// The longest forward time of these devices, the longest backward time, and so on.
 ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>& devices,
-                            std::pair<int, int> layers);
+                            std::pair<int, int> layers, int recomputed);
 
 }  // namespace dtfm::cost

@@ -39,6 +39,8 @@ struct PipelineWork {
   std::vector<int> warm_ups = {}, max_warm_ups = {};
   /// By stage, the order of passes, if the schedule leaves it to plans and the plan has it.
   std::vector<PassOrder> passes = {};
+  /// Number of first layers that are recomputed, by virtual stage. Contained in the times.
+  std::vector<int> recomputed = {};
   friend bool operator==(const PipelineWork&, const PipelineWork&) = default;
 };
 

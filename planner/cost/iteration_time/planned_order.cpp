@@ -13,6 +13,28 @@
 namespace dtfm::cost {
 namespace {
 
+/// In a uniform plan, a stage recomputes as many layers as memory requires in any pipeline.
+Plan with_recompute_layers(const IterationEstimator& estimator, bool uniform, Plan plan) {
+  std::vector<int> most;
+  for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+    const std::vector<int>& recomputed = estimator.work(static_cast<int>(i)).recomputed;
+    Pipeline& pipeline = plan.pipelines[i];
+    most.resize(std::max(most.size(), pipeline.stages.size()));
+    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
+      int count = 0;
+      for (std::size_t chunk = stage; chunk < recomputed.size(); chunk += pipeline.stages.size())
+        count = std::max(count, recomputed[chunk]);
+      pipeline.stages[stage].recompute_layers = count;
+      most[stage] = std::max(most[stage], count);
+    }
+  }
+  if (uniform)
+    for (Pipeline& pipeline : plan.pipelines)
+      for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
+        pipeline.stages[stage].recompute_layers = most[stage];
+  return plan;
+}
+
 Plan with_warm_ups(const IterationEstimator& estimator, bool uniform, Plan plan) {
   std::vector<int> longest, most;
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
@@ -83,7 +105,12 @@ Plan with_passes(const IterationEstimator& estimator, bool uniform, Plan plan) {
   return plan;
 }
 
-/// Whether the plan leaves nothing to choose.
+bool has_recompute_layers(const Plan& plan) {
+  return !traits(plan.execution.recomputation).is_per_stage ||
+         plan.pipelines.front().stages.front().recompute_layers.has_value();
+}
+
+/// Whether the plan leaves nothing to choose about the order of its stages.
 bool has_planned_orders(const Plan& plan) {
   const ScheduleTraits& schedule = traits(plan.execution.schedule);
   return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
@@ -96,15 +123,21 @@ bool has_planned_orders(const Plan& plan) {
 }  // namespace
 
 Plan with_planned_orders(const IterationModel& model, Plan plan) {
-  if (has_planned_orders(plan)) return plan;
+  if (has_recompute_layers(plan) && has_planned_orders(plan)) return plan;
+  const bool uniform = model.problem.job.parallelism.uniform_pipelines;
   IterationEstimator estimator(model);
   estimator.estimate(plan);
+  if (!has_recompute_layers(plan)) {
+    plan = with_recompute_layers(estimator, uniform, std::move(plan));
+    if (has_planned_orders(plan)) return plan;
+    estimator.estimate(plan);
+  }
   const auto choose = traits(model.schedule).has_planned_passes ? with_passes : with_warm_ups;
-  return choose(estimator, model.problem.job.parallelism.uniform_pipelines, std::move(plan));
+  return choose(estimator, uniform, std::move(plan));
 }
 
 Plan with_planned_orders(Problem problem, Plan plan) {
-  if (has_planned_orders(plan)) return plan;
+  if (has_recompute_layers(plan) && has_planned_orders(plan)) return plan;
   problem.job.automatic = {};
   problem.job.parallelism.tensor = plan.tensor;
   problem.job.execution = plan.execution;

@@ -183,7 +183,7 @@ class Collectives {
 
 /// Devices with the same times and equally many micro-batches do the same at the same time.
 struct DeviceGroup {
-  int kind = 0, micro_batches = 0;
+  int kind = 0, micro_batches = 0, recomputed = 0;
   friend auto operator<=>(const DeviceGroup&, const DeviceGroup&) = default;
 };
 
@@ -215,7 +215,7 @@ double sent_bytes(const IterationModel& model, const Communication& it, bool com
 
 class ShardedTraining {
  public:
-  ShardedTraining(const IterationModel& model, const Plan& plan)
+  ShardedTraining(const IterationModel& model, const Plan& plan, std::span<const int> recomputed)
       : model_(model),
         communications_(partition_communications(model.stages.bytes(), plan.execution)),
         collectives_(model, devices_of(plan)) {
@@ -229,7 +229,7 @@ class ShardedTraining {
     }
     std::set<DeviceGroup> groups;
     for (std::size_t i = 0; i < devices.size(); ++i)
-      groups.insert({model.stages.kind_of(devices[i]), plan.pipelines[i].micro_batches});
+      groups.insert({model.stages.kind_of(devices[i]), plan.pipelines[i].micro_batches, recomputed[i]});
     for (const DeviceGroup& group : groups) {
       rounds_ = std::max(rounds_, group.micro_batches);
       add_group(group);
@@ -254,8 +254,8 @@ class ShardedTraining {
     GroupState state;
     state.micro_batches = group.micro_batches;
     for (int layer = 0; layer < layers(); ++layer) {
-      const ComputeTime time = model_.stages.compute(group.kind, {layer, layer + 1},
-                                                     layer < model_.stages.recomputed({0, layers()}) ? 1 : 0);
+      const ComputeTime time =
+          model_.stages.compute(group.kind, {layer, layer + 1}, layer < group.recomputed ? 1 : 0);
       state.forward_s.push_back(time.forward_s);
       state.backward_s.push_back(time.backward_s);
     }
@@ -377,8 +377,9 @@ class ShardedTraining {
 
 }  // namespace
 
-ShardedTrainingTime sharded_training_time(const IterationModel& model, const Plan& plan) {
-  return ShardedTraining(model, plan).run();
+ShardedTrainingTime sharded_training_time(const IterationModel& model, const Plan& plan,
+                                          std::span<const int> recomputed) {
+  return ShardedTraining(model, plan, recomputed).run();
 }
 
 ShardedTraffic min_sharded_traffic(const IterationModel& model, const Plan& plan) {

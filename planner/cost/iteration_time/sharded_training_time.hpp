@@ -22,8 +22,10 @@ struct ShardedTrainingTime {
 ///                   layer before it begins; zero2: of all parameters, after the optimizer steps
 /// After `exact_rounds` micro-batches, every further one takes as long as the last of these.
 ///
-/// Every pipeline of the plan is a single stage on a single device (check_optimizer_sharding).
-ShardedTrainingTime sharded_training_time(const IterationModel& model, const Plan& plan);
+/// Every pipeline of the plan is a single stage on a single device (check_optimizer_sharding). `recomputed`:
+/// the number of first layers that are, by pipeline.
+ShardedTrainingTime sharded_training_time(const IterationModel& model, const Plan& plan,
+                                          std::span<const int> recomputed);
 inline constexpr int exact_rounds = 16;
 
 /// Lower bound on the seconds for which collectives occupy the slowest hop.

@@ -58,7 +58,9 @@ class StageCosts {
     return problem_.job.execution.recomputed_layers(layers.second - layers.first, stages);
   }
   /// How many of the layers are recomputed at least, in any stages.
-  int min_recomputed(std::pair<int, int> layers) const { return recomputed(layers, 0); }
+  int min_recomputed(std::pair<int, int> layers) const {
+    return problem_.job.execution.min_recomputed_layers(layers.second - layers.first);
+  }
   /// Time of a device of that kind, whose times must be known, without exchanges.
   ComputeTime compute(int kind, std::pair<int, int> layers, int recomputed) const;
   ComputeTime compute(int kind, std::pair<int, int> layers) const {

@@ -6,6 +6,7 @@
 #include "core/base/divisors.hpp"
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
+#include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/target.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
@@ -146,11 +147,38 @@ bool has_shortest_warm_ups(const Plan& plan) {
   });
 }
 
-/// The same job with another schedule.
-std::shared_ptr<const DecidedJob> with_schedule(const DecidedJob& decided, const Plan& plan,
-                                                Schedule schedule) {
+template <class Change>
+void for_each_stage(Plan& plan, const Change& change) {
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages) change(stage);
+}
+
+/// If all stages recompute nothing, everything, or equally many layers, the plan is one of `none` or `full`,
+/// where the job allows it.
+void name_common_recomputation(const Job& undecided, Plan& plan) {
+  const std::optional<int> count = plan.pipelines.front().stages.front().recompute_layers;
+  bool same = true, all = true;
+  for_each_stage(plan, [&](const Stage& it) {
+    same = same && it.recompute_layers == count;
+    all = all && it.recompute_layers == it.layers.second - it.layers.first;
+  });
+  if (!same && !all) return;
+  const Recomputation common = count == 0 ? Recomputation::none : Recomputation::full;
+  if (!allows(undecided, Setting::recompute, name_of(common))) return;
+  if (count != 0 && !all) {
+    if (!allows(undecided, Setting::recompute_layers, *count)) return;
+    plan.execution.recompute_layers = count;
+  }
+  for_each_stage(plan, [](Stage& it) { it.recompute_layers.reset(); });
+  plan.execution.recomputation = common;
+}
+
+/// The same job with the schedule and the recomputation of the plan.
+std::shared_ptr<const DecidedJob> with_settings_of(const Plan& plan, const DecidedJob& decided) {
   Job job = decided.problem.job;
-  job.execution.schedule = schedule;
+  job.execution.schedule = plan.execution.schedule;
+  job.execution.recomputation = plan.execution.recomputation;
+  job.execution.recompute_layers = plan.execution.recompute_layers;
   auto result =
       std::make_shared<DecidedJob>(decided.problem, job, stage_sizes(plan), decided.model.shared_network);
   result->tensor_groups = decided.tensor_groups;
@@ -163,12 +191,15 @@ std::shared_ptr<const DecidedJob> with_schedule(const DecidedJob& decided, const
 PlanCandidate with_planned_orders(PlanCandidate candidate, const Job& undecided, const PlanScore& score) {
   Plan plan = cost::with_planned_orders(candidate.job->model, candidate.plan);
   if (plan == candidate.plan) return candidate;
-  if (!traits(candidate.job->model.schedule).has_planned_warm_up || !covers_one_f_one_b(undecided) ||
-      !has_shortest_warm_ups(plan))
-    return evaluate_plan(candidate.job, std::move(plan), score);
-  plan = without_planned_orders(std::move(plan));
-  plan.execution.schedule = Schedule::one_f_one_b;
-  const auto job = with_schedule(*candidate.job, plan, plan.execution.schedule);
+  const ExecutionConfig planned = plan.execution;
+  if (traits(planned.schedule).has_planned_warm_up && covers_one_f_one_b(undecided) &&
+      has_shortest_warm_ups(plan)) {
+    for_each_stage(plan, [](Stage& it) { it.warm_up.reset(); });
+    plan.execution.schedule = Schedule::one_f_one_b;
+  }
+  if (traits(planned.recomputation).is_per_stage) name_common_recomputation(undecided, plan);
+  if (plan.execution == planned) return evaluate_plan(candidate.job, std::move(plan), score);
+  const auto job = with_settings_of(plan, *candidate.job);
   return evaluate_plan(job, std::move(plan), score);
 }
 

@@ -1,0 +1,23 @@
+// How many layers of a stage are recomputed as needed (Recomputation::as_needed).
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/cluster/topology.hpp"
+#include "planner/cost/iteration_time/in_flight.hpp"
+#include "planner/cost/iteration_time/stage_cost.hpp"
+
+namespace dtfm::cost {
+
+/// Bytes of the device with least memory; infinity if that of all is unknown.
+double least_memory(const Topology& topology, const std::vector<int>& devices);
+
+/// The fewest first layers of every virtual stage `chunks` of a device whose recomputation makes it fit in
+/// `capacity` bytes while it holds the micro-batches `held`; all layers if it never fits. Less memory by more
+/// recomputation is assumed, which layers of very different sizes can break: then it fits, but fewer might.
+int fewest_recomputed(const StageCosts& costs, std::span<const std::pair<int, int>> chunks, int replicas,
+                      const InFlightMicroBatches& held, double capacity);
+
+}  // namespace dtfm::cost

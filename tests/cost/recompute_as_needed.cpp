@@ -1,0 +1,168 @@
+// Recomputation as needed: of as few layers of each stage as its memory requires.
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "core/base/rng.hpp"
+#include "planner/cost/bounds/plan_bound.hpp"
+#include "planner/cost/iteration_time/fewest_recomputed.hpp"
+#include "planner/cost/iteration_time/planned_order.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/iteration_seconds.hpp"
+#include "tests/support/random_problem.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+constexpr std::array schedules = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved,
+                                  Schedule::zero_bubble_h1};
+
+bool fits(const IterationModel& model, const Plan& plan) {
+  for (const DeviceMemory& it : device_memory(model, plan))
+    if (it.needed > it.capacity) return false;
+  return true;
+}
+
+/// Calls `use` with the plan for every choice of the numbers of recomputed layers of its stages.
+template <class Use>
+void for_each_choice(Plan plan, std::size_t number, const Use& use) {
+  const std::size_t stages = plan.pipelines.front().stages.size();
+  if (number == plan.pipelines.size() * stages) return use(plan);
+  Stage& stage = plan.pipelines[number / stages].stages[number % stages];
+  for (int count = 0; count <= stage.layers.second - stage.layers.first; ++count) {
+    stage.recompute_layers = count;
+    for_each_choice(plan, number + 1, use);
+  }
+}
+
+/// Layers of 1 s forward and 2 s backward that keep about 1 GB, or an input of 1 MB.
+Job job_with_activations(Rng& rng, int layers, Schedule schedule) {
+  Job job = chain_job(layers, 0, 1e6);
+  for (Layer& layer : std::get<LayerChain>(job.model).layers)
+    layer.activation_memory = Bytes(1e9 * (0.8 + 0.4 * rng.uniform()));
+  job.execution.schedule = schedule;
+  if (schedule == Schedule::interleaved) job.execution.chunks = 2;
+  job.execution.recomputation = Recomputation::as_needed;
+  return job;
+}
+
+/// Every device has a GPU of its own, with memory for any number of layers.
+Problem problem_with_memories(Rng& rng, const Job& job, int devices) {
+  Problem problem{flat_topology({devices}, link_of(0.2, 5e6), link_of(0.2, 5e6)), job, {}};
+  Topology& topology = problem.topology.edit();
+  const Gpu gpu = topology.gpus.front();
+  topology.gpus.clear();
+  for (int device = 0; device < devices; ++device) {
+    topology.gpus.push_back(gpu);
+    topology.gpus.back().memory = Bytes(random_size(rng, 1.1e9, 3e10));
+    topology.devices[at(device)].gpu = device;
+    topology.devices[at(device)].speed = 0.5 + rng.uniform();
+  }
+  return problem;
+}
+
+}  // namespace
+
+// 8 layers keep 1 GB each and an input of 1 MB. With k recomputed ones, one of which exists as a whole while
+// it is computed again, (8 − k + 1) GB and k MB fit in 6.5 GB if k is 3 or more. With two micro-batches in
+// flight, 2 (8 − k) + 1 GB and 2 k MB do if k is 6 or more.
+TEST_CASE("the fewest recomputed layers are those that make a device fit") {
+  Job job = chain_job(8, 0, 1e6);
+  for (Layer& layer : std::get<LayerChain>(job.model).layers) layer.activation_memory = Bytes(1e9);
+  job.execution.recomputation = Recomputation::as_needed;
+  const Problem problem{flat_topology({1}, {}, {}), job, {}};
+  const StageCosts costs(problem, 1);
+  const auto fewest = [&](std::vector<std::pair<int, int>> chunks, int held, double capacity) {
+    return fewest_recomputed(costs, chunks, 1, InFlightMicroBatches(held), capacity);
+  };
+  CHECK(fewest({{0, 8}}, 1, 6.5e9) == 3);
+  CHECK(fewest({{0, 8}}, 2, 6.5e9) == 6);
+  CHECK(fewest({{0, 8}}, 1, 8e9) == 0);  // recomputing one layer would need more memory than none
+  CHECK(fewest({{0, 8}}, 1, 7.999e9) == 2);
+  CHECK(fewest({{0, 8}}, 2, 1e9) == 8);  // never fits
+  CHECK(fewest({{0, 0}}, 2, 1e9) == 0);
+  CHECK(costs.recomputed({0, 8}) == 8);
+  CHECK(costs.min_recomputed({0, 8}) == 0);
+}
+
+// A simulator decides about time, device_memory about memory, which another test compares with the simulator.
+TEST_CASE("no choice of recomputed layers that fits is faster than as many as needed") {
+  int differing = 0, infeasible = 0;
+  for (const Schedule schedule : schedules)
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      CAPTURE(schedule, seed);
+      Rng rng = Rng::for_task(71, seed);
+      const int stages = 2 + static_cast<int>(rng.below(2)), replicas = stages == 2 ? 2 : 1;
+      Problem problem =
+          problem_with_memories(rng, job_with_activations(rng, 3 * stages, schedule), stages * replicas);
+      const int micro_batches = stages * (1 + static_cast<int>(rng.below(3)));
+      problem.job.training.global_batch = micro_batches * replicas;
+      const Plan open = plan_of(problem.job, stages, replicas, micro_batches);
+      const IterationModel model(problem);
+      double least_s = std::numeric_limits<double>::infinity();
+      for_each_choice(open, 0, [&](const Plan& plan) {
+        if (fits(model, plan)) least_s = std::min(least_s, simulated_iteration_s(problem, plan));
+      });
+      const Plan chosen = with_planned_orders(model, open);
+      CHECK(estimated_iteration_s(problem, open) == estimated_iteration_s(problem, chosen));
+      CHECK(fits(model, chosen) == (least_s < std::numeric_limits<double>::infinity()));
+      if (!fits(model, chosen)) {
+        ++infeasible;
+        continue;
+      }
+      CHECK(simulated_iteration_s(problem, chosen) == Approx(least_s));
+      const std::vector<Stage>& first = chosen.pipelines.front().stages;
+      differing += first[0].recompute_layers != first[1].recompute_layers;
+    }
+  CHECK(differing > 100);
+  CHECK(infeasible > 5);
+  CHECK(infeasible < 120);
+}
+
+TEST_CASE("without contention the estimate is the simulator's time for any recomputed layers") {
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b})
+    for (const OptimizerSharding sharding : {OptimizerSharding::none, OptimizerSharding::zero3})
+      for (std::uint64_t seed = 0; seed < 40; ++seed) {
+        CAPTURE(schedule, sharding, seed);
+        Rng rng = Rng::for_task(72, seed);
+        const int stages = sharding == OptimizerSharding::none ? 3 : 1, replicas = 2;
+        Problem problem =
+            problem_with_memories(rng, job_with_activations(rng, 9, schedule), stages * replicas);
+        problem.job.execution.optimizer_sharding = sharding;
+        problem.job.execution.gradient_sync = GradientSync::ring;
+        problem.job.training.global_batch = 8 * replicas;
+        Plan plan = plan_of(problem.job, stages, replicas, 8);
+        for (Pipeline& pipeline : plan.pipelines)
+          for (Stage& stage : pipeline.stages)
+            stage.recompute_layers = static_cast<int>(
+                rng.below(static_cast<std::uint32_t>(stage.layers.second - stage.layers.first + 1)));
+        CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)));
+        if (stages == 1) continue;
+        const IterationModel model(problem);
+        for (const Pipeline& pipeline : plan.pipelines)
+          CHECK(pipeline_bound(model, pipeline).end_s <= estimated_iteration_s(problem, plan) * (1 + 1e-9));
+      }
+}
+
+TEST_CASE("in uniform plans a stage recomputes as many layers as any of its replicas needs") {
+  Rng rng = Rng::for_task(73, 0);
+  Problem problem = problem_with_memories(rng, job_with_activations(rng, 6, Schedule::one_f_one_b), 4);
+  for (const auto& [device, gigabytes] : {std::pair(0, 3.5), {1, 40.0}, {2, 40.0}, {3, 2.5}})
+    problem.topology.edit().gpus[at(device)].memory = Bytes(gigabytes * 1e9);
+  problem.job.training.global_batch = 8;
+  const Plan open = plan_of(problem.job, 2, 2, 4);
+  const auto counts = [&] {
+    std::vector<int> result;
+    for (const Pipeline& pipeline : with_planned_orders(IterationModel(problem), open).pipelines)
+      for (const Stage& stage : pipeline.stages) result.push_back(stage.recompute_layers.value());
+    return result;
+  };
+  const std::vector<int> own = counts();
+  CHECK(own[0] > 0);
+  CHECK(own[1] == 0);
+  CHECK(own[2] == 0);
+  CHECK(own[3] > 0);
+  problem.job.parallelism.uniform_pipelines = true;
+  CHECK(counts() == std::vector{own[0], own[3], own[0], own[3]});
+}
