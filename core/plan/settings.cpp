@@ -217,6 +217,16 @@ Values run_recomputations(const TargetTraits& target, const Job& job) {
   return values;
 }
 
+Values run_schedules(const TargetTraits& target, const Job& job) {
+  Values values;
+  for (const Schedule it : target.schedules) {
+    ExecutionConfig execution = job.execution;
+    execution.schedule = it;
+    if (job.automatic[Setting::recompute] || can_split(target, execution)) values.emplace_back(name_of(it));
+  }
+  return values;
+}
+
 Values run_matmul_formats(const TargetTraits& target, const Job& job) {
   if (traits(job.training.precision).bytes_per_element > 2) return values_of<MatmulFormat>(plain_products);
   return values_of(target.matmul_formats);
@@ -483,7 +493,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .may_be_list = true,
          .is_always_written = true,
          .is_in_plan_summary = true,
-         .runs = run_kinds<&TargetTraits::schedules>,
+         .runs = run_schedules,
          .target_rank = 0,
          .diff = {.rank = 1}}),
     of<&ExecutionConfig::chunks>(

@@ -35,8 +35,10 @@ constexpr std::array only_8_bit = {CompressionMethod::quantize_8_bit};
 
 // When their devices receive and send: core/schedule/messaging.cpp.
 constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Schedule::interleaved};
+// 1f1b becomes 1f1b-blocking: torchtitan's own class.
 constexpr std::array torchtitan_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
-                                             Schedule::interleaved};
+                                             Schedule::interleaved,          Schedule::zero_bubble_h1,
+                                             Schedule::eager_one_f_one_b,    Schedule::zero_bubble_greedy};
 constexpr std::array pipelining_schedules = {Schedule::one_f_one_b,       Schedule::gpipe,
                                              Schedule::interleaved,       Schedule::zero_bubble_h1,
                                              Schedule::eager_one_f_one_b, Schedule::one_f_one_b_blocking,
@@ -259,6 +261,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .llama_only = true,
      .tied_pipelines = false,
      .filled_1f1b = true,
+     .split_recompute = false,
      .tensor_division = TensorDivision::widths_and_kv_heads,
      .sequence_parallel = true},
     {.kind = Target::deepspeed,
@@ -290,6 +293,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .model_obstacle = runtime_obstacle,
      .encoders = false,
      .filled_1f1b = true,
+     .split_recompute = false,
      .tensor_parallelism = false,
      .context_parallelism = true,
      .flushes = FlushSupport::equal_rounds,
@@ -371,12 +375,22 @@ int min_stages(const Job& job) {
 }
 
 bool can_have_stages(const Job& job, int stages, int micro_batches) {
+  if (!can_split(job)) return false;
   if (!job.target || stages == 1) return true;
   const TargetTraits& target = traits(*job.target);
   const auto* transformer = std::get_if<Transformer>(&job.model);
   if (!target.tied_pipelines && transformer && transformer->tied) return false;
   return !target.filled_1f1b || job.execution.schedule != Schedule::one_f_one_b_blocking ||
          std::min(micro_batches, job.execution.flush.value_or(micro_batches)) >= stages;
+}
+
+bool can_split(const TargetTraits& target, const ExecutionConfig& execution) {
+  return target.split_recompute || !traits(execution.schedule).splits_backward ||
+         execution.recomputation == Recomputation::none;
+}
+
+bool can_split(const Job& job) {
+  return !job.target || can_split(traits(*job.target), job.execution);
 }
 
 bool may_flush(const Job& job) {

@@ -24,6 +24,7 @@
 
 namespace dtfm {
 
+struct ExecutionConfig;
 struct Job;
 
 /// The numbers of layers that the stages of a pipeline may have.
@@ -87,6 +88,7 @@ struct TargetTraits {
   bool tied_pipelines = true;     // ties embeddings in pipelines of several stages, too
   bool flash_in_16_bits = false;  // flash attention only in fp16 and bf16
   bool filled_1f1b = false;       // 1f1b-blocking requires at least as many micro-batches per flush as stages
+  bool split_recompute = true;    // recomputes once for both halves of a split backward pass
   bool uniform_pipelines = true;  // all pipelines have the same layers, micro-batches and tensor degree
   bool tensor_parallelism = true;
   bool context_parallelism = false;
@@ -137,6 +139,10 @@ Schedule first_schedule(const Job& job);
 int min_stages(const Job& job);
 /// Whether the job's target runs pipelines of so many stages with so many micro-batches each.
 bool can_have_stages(const Job& job, int stages, int micro_batches);
+/// Whether the target splits the backward passes of the job's schedule with its recomputation; if they are
+/// not split, or nothing is recomputed, it does.
+bool can_split(const TargetTraits& target, const ExecutionConfig& execution);
+bool can_split(const Job& job);
 /// Whether the planner may add pipeline flushes within an iteration.
 bool may_flush(const Job& job);
 /// Why the products of a transformer cannot be quantized on so many tensor-parallel devices; empty if they

@@ -24,9 +24,11 @@ std::string format_setting(const Job& job, const SettingTraits& setting) {
 }
 
 /// The schedule that runs instead of the job's: the same order of computations if there is one.
-std::optional<SettingValue> same_order(const TargetTraits& target, const Job& job) {
+std::optional<SettingValue> same_order(const TargetTraits& target, const std::vector<SettingValue>& run,
+                                       const Job& job) {
   for (const Schedule it : target.schedules)
-    if (traits(it).order == traits(job.execution.schedule).order) return name_of(it);
+    if (traits(it).order == traits(job.execution.schedule).order && is_among(run, name_of(it)))
+      return name_of(it);
   return std::nullopt;
 }
 
@@ -58,7 +60,7 @@ std::optional<SettingValue> same_recomputation(const TargetTraits& target, const
 std::optional<SettingValue> nearest(const TargetTraits& target, const Job& job, Setting setting,
                                     const std::vector<SettingValue>& run, bool decides) {
   if (setting == Setting::gradient_sync) return same_sharing(run, job);
-  if (setting == Setting::schedule) return same_order(target, job);
+  if (setting == Setting::schedule) return same_order(target, run, job);
   if (setting == Setting::recompute) return same_recomputation(target, job);
   if (setting == Setting::optimizer_sharding && decides) return weaker_sharding(target, job);
   return std::nullopt;

@@ -2,15 +2,14 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/kind_table.hpp"
-#include "core/schedule/messaging.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/pipeline_files.hpp"
+#include "planner/export/schedule_csv.hpp"
 
 namespace dtfm::exporter {
 namespace pipelining {
@@ -65,30 +64,6 @@ bool has_own_class(Schedule schedule) {
   return schedule == Schedule::gpipe || schedule == Schedule::one_f_one_b_blocking;
 }
 
-/// One row per device of a pipeline with its operations between two flushes, such as `0F0,0F1,0B0,0B1`:
-/// stage, kind, micro-batch. I and W are the halves of a backward pass.
-std::string schedule_csv(Schedule schedule, const PipelineShape& shape) {
-  std::string text;
-  for (int device = 0; device < shape.devices; ++device) {
-    std::vector<std::string> cells;
-    for (const Operation& it : operation_order(schedule, shape.position(device), 0)) {
-      const char kind = it.kind == Operation::Kind::forward           ? 'F'
-                        : it.kind == Operation::Kind::weight_gradient ? 'W'
-                        : traits(schedule).splits_backward            ? 'I'
-                                                                      : 'B';
-      cells.push_back(fmt::format("{}{}{}", device + shape.devices * it.chunk, kind, it.micro_batch));
-    }
-    text += fmt::format("{}\n", fmt::join(cells, ","));
-  }
-  return text;
-}
-
-/// Of a pipeline between two flushes. All are the same.
-PipelineShape shape_of(const ExportBundle& bundle, int chunks) {
-  return {stage_count(bundle), chunks, micro_batches_per_flush(bundle),
-          planned_orders(bundle.plan.pipelines.front(), bundle.job.execution.schedule)};
-}
-
 /// Of every stage, or with Recomputation::as_needed by stage; null: all.
 ordered_json recompute_layers_json(const ExportBundle& bundle) {
   const ExecutionConfig& execution = bundle.job.execution;
@@ -104,9 +79,9 @@ ordered_json recompute_layers_json(const ExportBundle& bundle) {
 ExportFiles files(const ExportBundle& bundle) {
   const ExecutionConfig& execution = bundle.job.execution;
   const Training& training = bundle.job.training;
-  const int chunks = static_cast<int>(virtual_stages(bundle).size()) / stage_count(bundle);
+  const PipelineShape shape = shape_between_flushes(bundle);
   ordered_json json = pipeline_json(bundle);
-  json["chunks"] = chunks;
+  json["chunks"] = shape.chunks;
   json["micro_batch"] = execution.micro_batch;
   json["micro_batches"] = micro_batches_per_pipeline(bundle);
   json["flush"] = execution.flush ? ordered_json(*execution.flush) : ordered_json();
@@ -121,7 +96,7 @@ ExportFiles files(const ExportBundle& bundle) {
   json["optimizer"] = std::move(optimizer);
   ExportFiles files = pipeline_files(bundle, "pipelining_train.py", json);
   if (!has_own_class(execution.schedule))
-    files.push_back({schedule_file, schedule_csv(execution.schedule, shape_of(bundle, chunks))});
+    files.push_back({schedule_file, schedule_csv(execution.schedule, shape)});
   return files;
 }
 
@@ -134,7 +109,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const Schedule schedule = kind_named(schedule_table(), json.at("schedule").get<std::string>()).value();
   const int flush = json.at("flush").is_null() ? micro_batches : std::min(number("flush"), micro_batches);
   DTFM_ASSERT(flush > 0 && micro_batches % flush == 0);  // train.py runs equal rounds
-  PipelineShape shape = shape_of(bundle, chunks);
+  PipelineShape shape = shape_between_flushes(bundle);
+  shape.chunks = chunks;
   shape.devices = static_cast<int>(json.at("layers").size()) / chunks;
   shape.micro_batches = flush;
   if (!has_own_class(schedule)) DTFM_ASSERT(file_text(files, schedule_file) == schedule_csv(schedule, shape));

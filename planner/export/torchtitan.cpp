@@ -1,6 +1,7 @@
 // torchtitan 0.3.0: a configuration module with a Llama of the job's sizes, whose modules it assigns to
 // stages.
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include <fmt/format.h>
@@ -8,7 +9,9 @@
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/base/kind_table.hpp"
 #include "planner/export/export_requirements.hpp"
+#include "planner/export/schedule_csv.hpp"
 #include "planner/export/script_template.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
 
@@ -40,7 +43,9 @@ constexpr ExportedSettings exported = {{
     {Setting::expert, SettingForm::built_in, "1: experts are divided like other layers"},
     {Setting::expert_dispatch, SettingForm::built_in, "no expert parallelism"},
     {Setting::expert_imbalance, SettingForm::built_in, "no expert parallelism"},
-    {Setting::schedule, SettingForm::file, "`parallelism.pipeline_parallel_schedule`"},
+    {Setting::schedule, SettingForm::file,
+     "`parallelism.pipeline_parallel_schedule`; without a class of PyTorch: "
+     "`parallelism.pipeline_parallel_schedule_csv`, a table with the name of the schedule"},
     {Setting::chunks, SettingForm::file, "`parallelism.module_fqns_per_model_part`: parts ÷ stages"},
     {Setting::flush, SettingForm::built_in,
      "`training.local_batch_size` covers the iteration of a pipeline, so there is one flush"},
@@ -70,18 +75,32 @@ static_assert(is_complete(exported));
 struct Notation {
   std::string_view value, text;
 };
-constexpr Notation schedules[] = {
+/// The classes of PyTorch. Other schedules are tables, which torchtitan loads whatever class it is given, and
+/// numbers the stages of a device as for that class: device d of p has the stages d, d + p, …
+constexpr Notation classes[] = {
     {"1f1b-blocking", "1F1B"}, {"gpipe", "GPipe"}, {"interleaved", "Interleaved1F1B"}};
+constexpr std::string_view class_of_tables = "PipelineScheduleMulti", csv_suffix = ".csv",
+                           csv_path = "str(Path(__file__).with_name(";
 constexpr Notation shardings[] = {{"none", "default"}, {"zero1", "never"}, {"zero3", "always"}};
 constexpr Notation recomputations[] = {{"none", "None"}, {"full", "FullAC.Config()"}};
 constexpr std::string_view tf32_line = "torch.set_float32_matmul_precision(\"high\")  # TF32\n";
+/// The gradients of a stage's input are computed with retain_graph, in which compiled functions such as flex
+/// attention may not reuse the buffers of the forward pass.
+constexpr std::string_view split_line =
+    "torch._functorch.config.donated_buffer = False  # backward passes are split into halves\n";
 constexpr std::string_view adam = "default_adamw(";
 
-std::string to_text(std::span<const Notation> table, std::string_view value) {
+std::optional<std::string> find_text(std::span<const Notation> table, std::string_view value) {
   const auto row =
       std::find_if(table.begin(), table.end(), [&](const Notation& it) { return it.value == value; });
-  DTFM_ASSERT(row != table.end());
+  if (row == table.end()) return std::nullopt;
   return std::string(row->text);
+}
+
+std::string to_text(std::span<const Notation> table, std::string_view value) {
+  const std::optional<std::string> text = find_text(table, value);
+  DTFM_ASSERT(text.has_value());
+  return *text;
 }
 
 std::string to_value(std::span<const Notation> table, std::string_view text) {
@@ -91,9 +110,13 @@ std::string to_value(std::span<const Notation> table, std::string_view text) {
   return std::string(row->value);
 }
 
+std::string_view unquoted(std::string_view text) {
+  return text.substr(1, text.size() - 2);
+}
+
 /// As `to_value`, of a text in quotes.
 std::string unquoted_value(std::span<const Notation> table, std::string_view text) {
-  return to_value(table, text.substr(1, text.size() - 2));
+  return to_value(table, unquoted(text));
 }
 
 /// The modules of each virtual stage, in model order. Every module must be listed: torchtitan silently drops
@@ -109,6 +132,10 @@ std::vector<std::vector<std::string>> stage_modules(const ExportBundle& bundle) 
   return parts;
 }
 
+std::string csv_name(std::string_view schedule) {
+  return fmt::format("{}{}", schedule, csv_suffix);
+}
+
 std::string format_modules(const std::vector<std::vector<std::string>>& parts) {
   std::string text = "[\n";
   for (const auto& part : parts) text += "                " + nlohmann::json(part).dump() + ",\n";
@@ -122,7 +149,11 @@ ExportFiles files(const ExportBundle& bundle) {
   const bool is_sharded = traits(bundle.job.execution.optimizer_sharding).optimizer;
   const int replicas = replica_count(bundle), copies = is_sharded ? instance_count(bundle) : replicas;
   const auto number = [](int value) { return fmt::format("{}", value); };
-  return {
+  const std::string schedule(name_of(bundle.job.execution.schedule));
+  const std::optional<std::string> own_class = find_text(classes, schedule);
+  const bool splits = traits(bundle.job.execution.schedule).splits_backward;
+  const std::string csv = own_class ? "\"\"" : fmt::format("{}\"{}\"))", csv_path, csv_name(schedule));
+  ExportFiles files = {
       {file_name,
        fill_template(export_torchtitan_py,
                      {{"layers", number(model.layers)},
@@ -135,6 +166,7 @@ ExportFiles files(const ExportBundle& bundle) {
                       {"sequence", number(model.sequence)},
                       {"tied", model.tied ? "True" : "False"},
                       {"matmul", precision == Precision::tf32 ? std::string(tf32_line) : ""},
+                      {"split", splits ? std::string(split_line) : ""},
                       {"local_batch",
                        number(stages > 1 ? micro_batches_per_pipeline(bundle) * micro_batch : micro_batch)},
                       {"global_batch", number(bundle.job.training.global_batch)},
@@ -144,10 +176,15 @@ ExportFiles files(const ExportBundle& bundle) {
                       {"shards", number(replicas / copies)},
                       {"reshard", to_text(shardings, name_of(bundle.job.execution.optimizer_sharding))},
                       {"tensor", number(tensor_degree(bundle))},
-                      {"schedule", to_text(schedules, name_of(bundle.job.execution.schedule))},
+                      {"schedule", own_class.value_or(std::string(class_of_tables))},
+                      {"schedule_csv", csv},
                       {"micro_batch", number(micro_batch)},
                       {"modules", format_modules(stage_modules(bundle))},
                       {"recompute", to_text(recomputations, name_of(bundle.job.execution.recomputation))}})}};
+  if (!own_class)
+    files.push_back(
+        {csv_name(schedule), schedule_csv(bundle.job.execution.schedule, shape_between_flushes(bundle))});
+  return files;
 }
 
 /// Number of layers in each part. Asserts that the parts list the embedding, all layers in order, the norm
@@ -171,6 +208,23 @@ std::vector<int> read_layers(const std::string& text) {
   return layers;
 }
 
+/// The schedule whose table has this path. Asserts that it has the plan's operations.
+std::string read_schedule_csv(const ExportFiles& files, const std::string& path, const TrainerGrid& grid,
+                              int micro_batches, const ExportBundle& bundle) {
+  const std::string name = text_after(path, std::string(csv_path) + "\"", "\"");
+  DTFM_ASSERT(name.ends_with(csv_suffix));
+  const std::string schedule = name.substr(0, name.size() - csv_suffix.size());
+  const std::optional<Schedule> kind = kind_named(schedule_table(), schedule);
+  DTFM_ASSERT(kind.has_value());
+  PipelineShape shape = shape_between_flushes(bundle);
+  shape.devices = grid.pipeline;
+  shape.chunks = static_cast<int>(grid.layers.size()) / grid.pipeline;
+  shape.micro_batches = micro_batches;
+  DTFM_ASSERT(file_text(files, name) == schedule_csv(*kind, shape));
+  DTFM_ASSERT(traits(*kind).splits_backward == (file_text(files, file_name).find(split_line) != name.npos));
+  return schedule;
+}
+
 /// As torchtitan derives roles and micro-batches: without pipelines, local_batch_size is a micro-batch.
 ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const std::string& text = file_text(files, file_name);
@@ -191,10 +245,17 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
             chunks = static_cast<int>(grid.layers.size()) / grid.pipeline;
   DTFM_ASSERT(grid.pipeline > 1 ? global == local * grid.data : local == micro_batch);
   DTFM_ASSERT(global % (micro_batch * grid.data) == 0);
+  const int micro_batches = global / grid.data / micro_batch;
+  const std::string schedule_class = value("pipeline_parallel_schedule"),
+                    csv = value("pipeline_parallel_schedule_csv");
+  const bool has_table = unquoted(schedule_class) == class_of_tables;
+  DTFM_ASSERT(has_table || csv == "\"\"");
+  const std::string schedule = has_table ? read_schedule_csv(files, csv, grid, micro_batches, bundle)
+                                         : unquoted_value(classes, schedule_class);
   const bool is_bf16 = value("mixed_precision_param") == "\"bfloat16\"";
   const bool is_tf32 = text.find(tf32_line) != std::string::npos;
   return {map_ranks(files, grid),
-          std::vector<int>(at(grid.data), global / grid.data / micro_batch),
+          std::vector<int>(at(grid.data), micro_batches),
           {{Setting::global_batch, fmt::format("{}", global)},
            {Setting::micro_batch, fmt::format("{}", micro_batch)},
            {Setting::precision, is_bf16   ? "bf16"
@@ -204,7 +265,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
            {Setting::pipeline, fmt::format("{}", grid.pipeline)},
            {Setting::data, fmt::format("{}", grid.data)},
            {Setting::tensor, fmt::format("{}", grid.tensor)},
-           {Setting::schedule, unquoted_value(schedules, value("pipeline_parallel_schedule"))},
+           {Setting::schedule, schedule},
            {Setting::optimizer_sharding, sharding},
            {Setting::chunks, chunks > 1 ? fmt::format("{}", chunks) : ""},
            {Setting::sequence_parallel, value("enable_sequence_parallel") == "True" ? "true" : "false"},
@@ -224,6 +285,11 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
   if (const int stages = stage_count(bundle); stages > 1)
     notes.push_back(fmt::format("the loss is on rank {0}: set LOG_RANK={0} to see it",
                                 bundle.world_size() / stages * (stages - 1)));
+  if (const std::string_view schedule = name_of(bundle.job.execution.schedule); !find_text(classes, schedule))
+    notes.push_back(fmt::format(
+        "{} has the operations of {} micro-batches of {}: after a change of `local_batch_size`, "
+        "`pipeline_parallel_microbatch_size` or the stages, plan again",
+        csv_name(schedule), micro_batches_per_pipeline(bundle), bundle.job.execution.micro_batch));
   if (!model.flash_attention)
     notes.emplace_back(
         "the plan has `attention: eager`, but torchtitan never stores attention scores, and has no dropout: "
@@ -248,7 +314,7 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 Exporter torchtitan_exporter() {
   using namespace torchtitan;
   return {.name = target_name,
-          .what = "torchtitan 0.3.0: a complete configuration module, dtfm_plan.py",
+          .what = "torchtitan 0.3.0: a complete configuration module, dtfm_plan.py, and schedules as tables",
           .is_trainer = true,
           .target = Target::torchtitan,
           .orders = traits(Target::torchtitan).orders,

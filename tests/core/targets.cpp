@@ -459,6 +459,49 @@ TEST_CASE("torchtitan rejects 1F1B with few micro-batches, and tied embeddings o
   CHECK(error_message([&] { run_on_target(plan_of(job, 1, 2, 2), job, Target::torchtitan); }) == "no error");
 }
 
+TEST_CASE("torchtitan runs orders that plans decide, but 1f1b as PyTorch's own class") {
+  Job job = llama_job();
+  job.automatic = {Setting::schedule};
+  restrict_to_target(job, Target::torchtitan);
+  for (const Schedule schedule : {Schedule::zero_bubble_greedy, Schedule::eager_one_f_one_b}) {
+    CHECK(is_choice(job, Setting::schedule, name_of(schedule)));
+    Plan plan = plan_of(job, 2, 2, 8);
+    plan.execution.schedule = schedule;
+    CHECK(run_on_target(plan, job, Target::torchtitan).plan.execution.schedule == schedule);
+  }
+  CHECK(first_schedule(job) == Schedule::one_f_one_b_blocking);
+  job.automatic = {};
+  job.execution.schedule = Schedule::one_f_one_b;
+  restrict_to_target(job, Target::torchtitan);
+  CHECK(job.execution.schedule == Schedule::one_f_one_b_blocking);
+}
+
+TEST_CASE("torchtitan does not split backward passes that recompute") {
+  Job job = llama_job();
+  Plan plan = plan_of(job, 2, 2, 8);
+  plan.execution.schedule = Schedule::zero_bubble_greedy;
+  plan.execution.recomputation = Recomputation::full;
+  const TargetedPlan run = run_on_target(plan, job, Target::torchtitan);
+  CHECK(run.plan.execution.schedule == Schedule::one_f_one_b_blocking);
+  CHECK(run.plan.execution.recomputation == Recomputation::full);
+  CHECK(run_on_target(plan, job, Target::pytorch).plan.execution.schedule == Schedule::zero_bubble_greedy);
+
+  job.automatic = {Setting::schedule};
+  job.execution.recomputation = Recomputation::full;
+  Job open = job;
+  open.automatic[Setting::recompute] = true;
+  restrict_to_target(job, Target::torchtitan);
+  restrict_to_target(open, Target::torchtitan);
+  CHECK_FALSE(is_choice(job, Setting::schedule, "zb-greedy"));
+  CHECK(is_choice(job, Setting::schedule, "eager-1f1b"));
+  CHECK(is_choice(open, Setting::schedule, "zb-greedy"));
+  for (const Recomputation it : {Recomputation::none, Recomputation::full}) {
+    open.execution.schedule = Schedule::zero_bubble_greedy;
+    open.execution.recomputation = it;
+    for (const int stages : {1, 2}) CHECK(can_have_stages(open, stages, 4) == (it == Recomputation::none));
+  }
+}
+
 TEST_CASE("only programs of this project need no barrier between iterations, and with fp16 they do") {
   for (const TargetTraits& target : target_table())
     for (const Precision precision : {Precision::fp16, Precision::bf16, Precision::fp32}) {

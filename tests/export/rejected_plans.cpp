@@ -59,6 +59,21 @@ TEST_CASE("pipelines that split layers differently are rejected") {
   CHECK(rejection_message("petals", bundle) == "no error");
 }
 
+TEST_CASE("pipelines that compute in different orders are rejected") {
+  ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
+  bundle.plan.execution.schedule = bundle.job.execution.schedule = Schedule::zero_bubble_greedy;
+  for (Pipeline& pipeline : bundle.plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      for (const auto kind :
+           {Operation::Kind::forward, Operation::Kind::backward, Operation::Kind::weight_gradient})
+        stage.passes.insert(stage.passes.end(), at(pipeline.micro_batches), kind);
+  CHECK(rejection_message("torchtitan", bundle) == "no error");
+  bundle.plan.pipelines[1].stages[1].passes = {};
+  for (const char* name : {"torchtitan", "pytorch-pipelining"})
+    CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 compute in different orders"));
+  CHECK(rejection_message("pytorch", bundle) == "no error");
+}
+
 TEST_CASE("pipelines of different depth are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 4});
   for (const std::string& name : common_layout) {

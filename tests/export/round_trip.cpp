@@ -281,7 +281,7 @@ ExportBundle bundle_with_settings(const Exporter* target, std::size_t n) {
     n /= std::size(values);
     return value;
   };
-  ExportBundle bundle = read_export_bundle({"plan.json", worked_example}, std::nullopt, {});
+  ExportBundle bundle = read_export_bundle({"plan.json", example_for(target->name)}, std::nullopt, {});
   std::get<Transformer>(bundle.job.model).layers = 12;
   bundle.job.training.global_batch = 24;
   bundle.job.training.precision = pick(std::array{Precision::fp32, Precision::tf32, Precision::bf16});
@@ -305,8 +305,16 @@ ExportBundle bundle_with_settings(const Exporter* target, std::size_t n) {
 }
 
 /// export_files compares all that is read back.
-TEST_CASE("all settings that DeepSpeed and torch's pipelining run read back from their files") {
-  for (const char* name : {"deepspeed", "pytorch-pipelining"}) {
+TEST_CASE(
+    "all settings that DeepSpeed and torchtitan and torch's pipelining run read back from their files") {
+  // Precision, optimizer, recomputation and sharding, which DeepSpeed always does in bf16; schedule and
+  // flush. torchtitan has one optimizer per precision, no flushes, and split backward passes only without
+  // recomputation.
+  const std::pair<const char*, std::size_t> combinations[] = {
+      {"deepspeed", 3 * 3 * 2 * 2 - 3 * 2},
+      {"torchtitan", 3 * 2 * (6 + 4)},
+      {"pytorch-pipelining", (3 * 3 - 1) * 2 * 2 * 7 * 2}};
+  for (const auto& [name, expected] : combinations) {
     const Exporter* target = &find_exporter(name);
     const std::size_t count = 3 * 3 * traits(*target->target).schedules.size() * 2 * 2 * 2;
     std::set<std::map<Setting, std::string>> found;
@@ -315,11 +323,28 @@ TEST_CASE("all settings that DeepSpeed and torch's pipelining run read back from
       const ExportBundle bundle = bundle_with_settings(target, n);
       found.insert(target->read_back(export_files(bundle, {&target, 1}), bundle).settings);
     }
-    // Precision, optimizer, recomputation and sharding, which DeepSpeed always does in bf16; schedule and
-    // flush.
-    CHECK(found.size() ==
-          (name == std::string_view("deepspeed") ? 3u * 3 * 2 * 2 - 3 * 2 : (3u * 3 - 1) * 2 * 2 * 7 * 2));
+    CHECK(found.size() == expected);
   }
+}
+
+TEST_CASE("a table of torchtitan that contradicts the plan is detected") {
+  std::string plan = example_for("torchtitan");
+  const std::string_view given = "\"schedule\": \"1f1b\"";
+  plan.replace(plan.find(given), given.size(), "\"schedule\": \"zb-h1\"");
+  const Exporter* target = &find_exporter("torchtitan");
+  const ExportBundle bundle =
+      run_on_trainer(read_export_bundle({"plan.json", plan}, std::nullopt, {}), {&target, 1});
+  const ExportFiles files = export_files(bundle, {&target, 1});
+  REQUIRE_FALSE(is_rejected(*target, files, bundle));
+  for (const char* cell : {"0F1", "1I2", "2W3"})
+    CHECK(is_rejected(*target,
+                      with_changed_digit(files, "zb-h1.csv", file_text(files, "zb-h1.csv").find(cell) + 2),
+                      bundle));
+  ExportFiles unchecked = files;
+  for (ExportFile& it : unchecked)
+    if (const std::size_t found = it.text.find("donated_buffer = False"); found != it.text.npos)
+      it.text.erase(found, 22);
+  CHECK(is_rejected(*target, unchecked, bundle));
 }
 
 /// Four pipelines of one device, at sites a and b in turn.

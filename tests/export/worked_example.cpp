@@ -1,5 +1,7 @@
 // The worked example of trainers' formats (shared/reference/trainers.md, section 2), compared byte for byte
 // where it gives bytes.
+#include <array>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/support/catch.hpp"
@@ -215,6 +217,7 @@ VOCABULARY, SEQUENCE, TIED = 50304, 2048, False
             expert_parallel_degree=1,
             enable_sequence_parallel=True,
             pipeline_parallel_schedule="1F1B",
+            pipeline_parallel_schedule_csv="",  # if not empty: the operations of each device
             pipeline_parallel_microbatch_size=2,
             module_fqns_per_model_part=[
                 ["tok_embeddings","layers.0","layers.1","layers.2"],
@@ -224,6 +227,50 @@ VOCABULARY, SEQUENCE, TIED = 50304, 2048, False
 )"));
   CHECK(has(python, "\n        activation_checkpoint=None,"));
   CHECK(has(python, "\n            disable_cuda_graphs=True,"));
+}
+
+/// The worked example for torchtitan with a schedule, and these passes of stages in both pipelines.
+std::string example_with_schedule(std::string_view name, const std::array<std::string_view, 3>& passes = {}) {
+  std::string plan = example_for("torchtitan");
+  const std::string_view given = "\"schedule\": \"1f1b\"";
+  plan.replace(plan.find(given), given.size(), fmt::format("\"schedule\": \"{}\"", name));
+  constexpr std::array<std::string_view, 3> layers = {"[0, 3], ", "[3, 5], ", "[5, 7], "};
+  for (std::size_t stage = 0; stage < passes.size(); ++stage)
+    for (std::size_t found = plan.find(layers[stage]); found != plan.npos && !passes[stage].empty();
+         found = plan.find(layers[stage], found + 1))
+      plan.insert(found + layers[stage].size(), fmt::format("\"passes\": \"{}\", ", passes[stage]));
+  return plan;
+}
+
+// The format of torch/distributed/pipelining/schedules.py, which numbers operations by stage and micro-batch.
+TEST_CASE("torchtitan gets the planned order of passes as a table") {
+  const std::string plan =
+      example_with_schedule("zb-greedy", {"F*8 (IW)*8", "F*2 (IFW)*6 (IW)*2", "(FIW)*8"});
+  const ExportFiles files = make_export_files(plan, {"torchtitan"});
+  const std::string table =
+      "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0F7,0I0,0W0,0I1,0W1,0I2,0W2,0I3,0W3,0I4,0W4,0I5,0W5,0I6,0W6,0I7,0W7\n"
+      "1F0,1F1,1I0,1F2,1W0,1I1,1F3,1W1,1I2,1F4,1W2,1I3,1F5,1W3,1I4,1F6,1W4,1I5,1F7,1W5,1I6,1W6,1I7,1W7\n"
+      "2F0,2I0,2W0,2F1,2I1,2W1,2F2,2I2,2W2,2F3,2I3,2W3,2F4,2I4,2W4,2F5,2I5,2W5,2F6,2I6,2W6,2F7,2I7,2W7\n";
+  CHECK(file_text(files, "zb-greedy.csv") == table);
+  CHECK(file_text(make_export_files(plan, {"pytorch-pipelining"}), "schedule.csv") == table);
+  const std::string& python = file_text(files, "dtfm_plan.py");
+  CHECK(has(python, R"(
+            pipeline_parallel_schedule="PipelineScheduleMulti",
+            pipeline_parallel_schedule_csv=str(Path(__file__).with_name("zb-greedy.csv")),)"));
+  CHECK(has(python, "\ntorch._functorch.config.donated_buffer = False"));
+  CHECK(has(file_text(files, "README.md"), "zb-greedy.csv has the operations of 8 micro-batches of 2"));
+}
+
+TEST_CASE("torchtitan gets a table only of schedules that PyTorch has no class for") {
+  const ExportFiles eager = make_export_files(example_with_schedule("eager-1f1b"), {"torchtitan"});
+  CHECK(file_text(eager, "eager-1f1b.csv").starts_with("0F0,0F1,0F2,0F3,0F4,0B0,0F5,0B1,"));
+  CHECK_FALSE(has(file_text(eager, "dtfm_plan.py"), "donated_buffer"));
+  for (const char* schedule : {"1f1b", "1f1b-blocking", "gpipe"}) {
+    CAPTURE(schedule);
+    const ExportFiles files = make_export_files(example_with_schedule(schedule), {"torchtitan"});
+    for (const ExportFile& it : files) CHECK_FALSE(it.name.ends_with(".csv"));
+    CHECK(has(file_text(files, "dtfm_plan.py"), "\n            pipeline_parallel_schedule_csv=\"\","));
+  }
 }
 
 TEST_CASE("Megatron gets every setting of the plan") {

@@ -105,6 +105,28 @@ TEST_CASE("a search for torchtitan fills the pipelines of 1F1B and keeps tied em
   for (const PlanCandidate& it : search_iteration(problem, options).finalists) CHECK(it.shape().stages == 1);
 }
 
+TEST_CASE("a search for torchtitan gives pipelines on different devices one order of passes") {
+  Problem problem = open_problem(Target::torchtitan);
+  problem.job.automatic = {};
+  problem.job.execution.schedule = Schedule::zero_bubble_greedy;
+  problem.job.execution.micro_batch = 1;
+  IterationSearchOptions options;
+  options.common.evaluations = 500;
+  options.limits.stages = 4;
+  options.limits.replicas = 2;
+  std::size_t several = 0;
+  for (const PlanCandidate& it : search_iteration(problem, options).finalists) {
+    const auto orders = planned_orders(it.plan.pipelines.front(), Schedule::zero_bubble_greedy);
+    for (const PlannedOrder& order : orders)
+      CHECK(order.passes.size() == 3 * at(it.plan.pipelines.front().micro_batches));
+    for (const Pipeline& pipeline : it.plan.pipelines)
+      CHECK(planned_orders(pipeline, Schedule::zero_bubble_greedy) == orders);
+    several += it.plan.pipelines.size() > 1 ? 1 : 0;
+    CHECK(run_on_target(it.plan, it.job->problem.job, Target::torchtitan).changes.empty());
+  }
+  CHECK(several > 0);
+}
+
 TEST_CASE("a target that requires several stages does not plan fewer") {
   IterationSearchOptions options;
   options.common.evaluations = 300;

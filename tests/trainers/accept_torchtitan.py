@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""torchtitan's own objects accept every exported configuration, and hold the plan's settings.
+"""torchtitan's own objects accept every exported configuration, and hold the plan's settings; PyTorch loads every table of
+operations, and simulates it to its end.
 
 usage: accept_torchtitan.py DTFM_PLAN DTFM_EXPORT
 """
 
-import contextlib
-import importlib
-import io
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
+from types import SimpleNamespace
 
 import exported_plans
+import torchtitan_on_cpus as titan
 from exported_plans import LLAMA, REPORTS, Checks, Planner, jobs
 
 MODELS = [
@@ -40,7 +41,7 @@ GRID = {
     "optimizer": ["adam-16", "adam-18", "sgd-8", "host-offload"],
     "recompute": ["none", "full", "auto", "selective"],
     "tensor": [1, 1, 2, "auto"],
-    "schedule": ["auto", "1f1b", "gpipe", "interleaved"],
+    "schedule": ["auto", "1f1b", "gpipe", "interleaved", "zb-greedy", "eager-1f1b", "zb-h1"],
     "chunks": [2, 3],
     "overlap": ["true", "false"],
     "sharding": ["none", "zero1", "none", "zero1", "zero1", "zero3"],
@@ -51,23 +52,8 @@ GRID = {
 RESHARDING = {"none": "default", "zero1": "never", "zero3": "always"}
 MIN_SHARDED = 60  # exports in which FSDP2 shards
 SCHEDULES = {"1f1b-blocking": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
-
-
-def load(folder, *overrides):
-    """The configuration after ConfigManager: Trainer.Config is built by the module and again by tyro."""
-    from torchtitan.config import ConfigManager
-
-    sys.modules.pop("dtfm_plan", None)
-    importlib.invalidate_caches()
-    sys.path.insert(0, str(folder))
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return ConfigManager().parse_args(["--module", "dtfm_plan", "--config", "dtfm_plan", *overrides])
-    except SystemExit as error:  # tyro prints the reason
-        raise ValueError(said.getvalue()) from error
-    finally:
-        sys.path.remove(str(folder))
+TABLES = {"zb-greedy", "eager-1f1b", "zb-h1"}  # in a CSV
+MIN_TABLES = 8  # of each schedule, with several stages
 
 
 def check_model(checks, where, model, plan, sequence):
@@ -111,7 +97,13 @@ def check_settings(checks, export, config, matmul):
     flushes = t.global_batch_size // (t.local_batch_size * data)
     checks.same(where, "micro-batches", (in_flush, flushes), (count, 1) if stages > 1 else (1, count))
     checks.same(where, "flush", export.setting("flush"), None)
-    checks.same(where, "schedule", p.pipeline_parallel_schedule, SCHEDULES[export.setting("schedule")])
+    schedule = export.setting("schedule")
+    checks.same(where, "schedule", p.pipeline_parallel_schedule, SCHEDULES.get(schedule, "PipelineScheduleMulti"))
+    table = str(export.folder / f"{schedule}.csv") if schedule in TABLES else ""
+    checks.same(where, "table", p.pipeline_parallel_schedule_csv, table)
+    if table and stages > 1:
+        checks.holds(where, "no split backward passes that recompute", schedule == "eager-1f1b" or export.setting("recompute") == "none")
+        check_table(checks, export, table)
     precision = {("bfloat16", "highest"): "bf16", ("float32", "high"): "tf32", ("float32", "highest"): "fp32"}
     checks.same(where, "precision", precision[t.mixed_precision_param, matmul], export.setting("precision"))
     checks.same(where, "state", (t.dtype, t.mixed_precision_reduce), ("float32", "float32"))
@@ -126,6 +118,65 @@ def check_settings(checks, export, config, matmul):
     checks.holds(where, "gradient_sync", export.setting("gradient_sync") in ("ring", "hierarchical-ring")[:1 + (sharding == "zero1")])
     check_model(checks, where, config.model_spec.model, export.model, t.seq_len)
     check_layers(checks, where, export, p.module_fqns_per_model_part)
+
+
+def expand(passes):
+    """`F*2 (FI)*2 W` as FFFIFIW."""
+    groups = re.findall(r"\((\w+)\)\*(\d+)|(\w)(?:\*(\d+))?", passes)
+    return "".join((group or letter) * int(count or single or 1) for group, count, letter, single in groups)
+
+
+def repeat_middle(kinds, count):
+    """The passes of a plan that has them for fewer micro-batches: a forward and its gradients repeat before the middle forward."""
+    known = kinds.count("F")
+    middle = [at for at, kind in enumerate(kinds) if kind == "F"][known // 2]
+    return kinds[:middle] + "FIW" * (count - known) + kinds[middle:]
+
+
+def load_table(path, stages, micro_batches):
+    """A table as torchtitan gives it to PyTorch."""
+    from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+
+    stage = SimpleNamespace(num_stages=stages, group_size=stages, group_rank=0, stage_index=0, is_last=False, submod=None)
+    schedule = _PipelineScheduleRuntime([stage], n_microbatches=micro_batches, scale_grads=False)
+    schedule._load_csv(path)
+    return schedule
+
+
+def simulate(schedule):
+    """Raises if ranks wait for each other forever."""
+    from torch.distributed.pipelining.schedules import _simulate_comms_compute
+
+    of_parameters = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"}  # which PyTorch does not simulate
+    actions = {rank: [it for it in row if it.computation_type.value not in of_parameters]
+               for rank, row in schedule.pipeline_order_with_comms.items()}
+    _simulate_comms_compute(actions, schedule.stage_index_to_group_rank.__getitem__, schedule._num_stages)
+
+
+def check_table(checks, export, path):
+    """PyTorch accepts the operations of all ranks, they do not wait for each other forever, and they are the plan's."""
+    where, stages = export.folder.name, export.plan["pipelines"][0]["stages"]
+    count = export.plan["pipelines"][0]["micro_batches"]
+    try:
+        schedule = load_table(path, len(stages), count)
+        simulate(schedule)
+    except Exception as error:  # noqa: BLE001  whatever PyTorch raises
+        checks.same(where, "table", f"{type(error).__name__}: {error}", "accepted")
+        return
+    checks.same(where, "ranks of stages", schedule.stage_index_to_group_rank, {it: it for it in range(len(stages))})
+    for number, stage in enumerate(stages):
+        actions = schedule.pipeline_order[number]
+        kinds = "".join(it.computation_type.value for it in actions)
+        for kind in set(kinds):
+            found = [it.microbatch_index for it in actions if it.computation_type.value == kind]
+            checks.same(where, f"micro-batches of {kind}", found, list(range(count)))
+        if export.setting("schedule") == "zb-greedy":
+            checks.same(where, f"passes of stage {number}", kinds, repeat_middle(expand(stage["passes"]), count))
+        elif export.setting("schedule") == "eager-1f1b":
+            checks.same(where, f"warm-up of stage {number}", kinds.index("B"), min(count, stage["warm_up"] + 1))
+        else:  # ZB-H1: Qi et al., arXiv 2401.10241, section 2.2
+            checks.same(where, f"warm-up of stage {number}", kinds.index("I"), min(count, len(stages) - number))
+    checks.tables[export.setting("schedule")] += 1
 
 
 def check_layers(checks, where, export, parts):
@@ -176,7 +227,7 @@ def accept(checks, export):
 
     torch.set_float32_matmul_precision("highest")  # torch's default
     try:
-        config = load(export.folder)
+        config = titan.load(export.folder)
     except Exception as error:  # noqa: BLE001  whatever torchtitan raises
         checks.same(export.folder.name, "accepted", f"{type(error).__name__}: {error}", "accepted")
         return None
@@ -207,24 +258,7 @@ def build(export, rank):
 
 
 def build_here(export, rank):
-    import torch._utils
-    import torchtitan.components.metrics as metrics
-
-    class NoMonitor:  # of the memory of a GPU
-        device_name = "cpu"
-
-        def get_peak_stats(self):
-            return metrics.DeviceMemStats(0, 0, 0, 0, 0, 0)
-
-        def reset_peak_stats(self):
-            pass
-
-    metrics.build_device_memory_monitor = NoMonitor
-    world = str(len(export.ranks))
-    os.environ.update(NGPU=world, WORLD_SIZE=world, RANK=str(rank), LOCAL_RANK="0")
-    config = load(export.folder, "--comm.mode=fake_backend", f"--dump-folder={export.folder}")
-    config.optimizer.implementation = "for-loop"  # the fused one is for GPUs
-    trainer = config.build()
+    trainer = titan.build(export.folder, rank, len(export.ranks), "--comm.mode=fake_backend")
     schedule = getattr(trainer, "pp_schedule", None)
     return {
         "layers": [int(i) for part in trainer.model_parts for i in part.layers],
@@ -256,14 +290,14 @@ def check_builds(checks, exports):
         ranges = row["layers"] if export.setting("chunks") else [row["layers"]]
         planned = {
             "layers": [i for begin, end in ranges for i in range(begin, end)],
-            "schedule": "Schedule" + SCHEDULES[kind[0]],
+            "schedule": "Schedule" + SCHEDULES[kind[0]] if kind[0] in SCHEDULES else "_PipelineScheduleRuntime",
             "micro_batches": export.plan["pipelines"][0]["micro_batches"],
             "flushes": 1,
             "sharded": sharding != "none",
             "checkpointed": export.setting("recompute") == "full",
         }
         checks.same(export.folder.name, f"rank {row['rank']}", found, planned)
-    checks.holds("builds", f"all schedules and recomputations: {built}", len(built) >= 6 + 2)
+    checks.holds("builds", f"all schedules and recomputations: {built}", len(built) >= 4 * 2 + 2 + 4)
 
 
 def check_instances(checks, planner):
@@ -327,20 +361,20 @@ def check_refusals(checks, planner):
 
 def main():
     exported_plans.run_in_trainers("torch")
-    import torch._utils
-
-    torch._utils._get_available_device_type = lambda: "cpu"  # without a GPU torchtitan assumes one
+    titan.prepare()
     exported_plans.run_in_trainers("torchtitan")
     logging.disable(logging.WARNING)
     folder = tempfile.mkdtemp(prefix="dtfm-torchtitan-")
     try:
         checks, planner = Checks(), Planner(folder, "torchtitan")
+        checks.tables = dict.fromkeys(TABLES, 0)
         for it, job in jobs(245, GRID):
             if export := planner.make(it["cluster"], job):
                 accept(checks, export)
-        planner.check_coverage(checks, 150, schedule=3, recompute=2, precision=3, optimizer_sharding=3)
+        planner.check_coverage(checks, 150, schedule=6, recompute=2, precision=3, optimizer_sharding=3)
         sharded = sum(export.setting("optimizer_sharding", "none") != "none" and export.degrees[2] > 1 for export in planner.exports)
         checks.holds("exports", f"at least {MIN_SHARDED} sharded, not {sharded}", sharded >= MIN_SHARDED)
+        checks.holds("exports", f"at least {MIN_TABLES} tables of each schedule: {checks.tables}", min(checks.tables.values()) >= MIN_TABLES)
         check_builds(checks, planner.exports)
         check_instances(checks, planner)
         check_refusals(checks, planner)

@@ -38,7 +38,7 @@ class Pipelining(exported.Exported):
         greedy = self.export(4, 1, schedule="zb-greedy")
         self.assertRegex((greedy / "schedule.csv").read_text(), r"^0F0,.*0I0,.*0W0")
         recomputed = self.export(2, 2, schedule="zb-h1", training={"recompute": "full"})
-        self.assertIn("W", (recomputed / "schedule.csv").read_text())
+        self.assertNotIn("W", (recomputed / "schedule.csv").read_text())  # PyTorch would recompute for every W
         interleaved = self.export(2, 2, schedule="interleaved", chunks=2, training={"recompute": "full", "recompute_layers": 1})
         as_needed = self.export(2, 2, schedule="1f1b", training={"recompute": "as-needed"})
         options = json.loads((as_needed / "pipeline.json").read_text())

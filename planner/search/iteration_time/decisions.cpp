@@ -130,14 +130,15 @@ std::vector<Job> open_meshes(const Topology& topology, const Job& job, const Job
   return meshes;
 }
 
-/// Whether the sharding and the messages can run with the other settings. Algorithms with instances
-/// are tried only with a sharded optimizer. With partitioned gradients all schedules are the same.
+/// Whether the sharding, the messages and the recomputation can run with the other settings. Algorithms with
+/// instances are tried only with a sharded optimizer. With partitioned gradients all schedules are the same.
 bool is_consistent(const Job& job, const SettingSet& undecided) {
   if (!mesh_obstacle(job).empty()) return false;
   const bool is_sharded = traits(job.execution.optimizer_sharding).optimizer;
   if (undecided[Setting::gradient_sync] && traits(job.execution.gradient_sync).has_instances && !is_sharded)
     return false;
   if (!can_shard(job.execution) || !can_run(job.execution.messaging, job.execution.schedule)) return false;
+  if (!can_split(job)) return false;
   return !requires_single_devices(job) ||
          (devices_per_stage(job) == 1 &&
           (!undecided[Setting::schedule] || job.execution.schedule == first_schedule(job)));
@@ -352,10 +353,11 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     if (undecided[decided.kind] && !it.is_degree && is_choice(job, decided.kind, decided.get(other)))
       it.set(job, it.get(other));
   }
-  if (!can_run(job.execution.messaging, job.execution.schedule)) {
+  if (!can_run(job.execution.messaging, job.execution.schedule) || !can_split(job)) {
     job.execution.schedule = base.problem.job.execution.schedule;
     job.execution.chunks = base.problem.job.execution.chunks;
   }
+  if (!can_split(job)) job.execution.recomputation = base.problem.job.execution.recomputation;
   if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
   if (job.execution.recomputation != Recomputation::full) job.execution.recompute_layers.reset();
   if (!can_synchronize(job)) job.execution.gradient_sync = GradientSync::ring;
