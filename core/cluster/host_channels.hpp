@@ -30,14 +30,21 @@ class HostChannels {
   /// The same for the message from the `position`-th device in `order` to the next one in the ring.
   std::vector<std::pair<int, int>> next_in_ring(std::size_t position) const;
 
+  using IndexPairs = std::vector<std::pair<std::size_t, std::size_t>>;
+  /// Appends the same pairs to `pairs`. All devices are given by their indices.
+  void add_between(std::size_t from, std::size_t to, IndexPairs& pairs) const;
+
  private:
-  std::span<const int> members(int host) const;
+  using Range = std::pair<std::size_t, std::size_t>;  // [first, last) of members_
+  Range members_on(int host) const;
 
   const Topology& topology_;
   std::vector<int> devices_;
-  std::vector<int> members_;  // by host; on a host, as they are paired
   int hosts_ = 0;
   std::vector<std::size_t> order_;
+  // Empty if all devices have hosts of their own.
+  std::vector<std::size_t> members_;  // indices of the devices: by host; on a host, as they are paired
+  std::vector<Range> on_host_;        // by device: those on its host
 };
 
 /// A device's successor in one or several rings, and the share of the data that it is sent.

@@ -230,6 +230,8 @@ void add_parts(const Plan& plan, const GradientBucket& bucket, Communication it,
                std::vector<Communication>& result) {
   for (it.part = 0; it.part < it.parts; ++it.part) {
     Communication& sync = result.emplace_back(it);
+    for (std::vector<int>* values : {&sync.devices, &sync.pipelines, &sync.stages})
+      values->reserve(bucket.stages.size());
     for (std::size_t i = 0; i < bucket.stages.size(); ++i) {
       if (bucket.stages[i] == no_index) continue;
       const std::vector<int>& devices = devices_of(plan.pipelines[i], at(bucket.stages[i]));
@@ -262,6 +264,7 @@ std::vector<Communication> gradient_syncs(const LayerBytes& bytes, const Plan& p
                        .collective = is_scattered ? Collective::reduce_scatter : Collective::all_reduce,
                        .overlaps = plan.execution.overlap};
     sync.bytes = bytes.gradients(bucket.layers, bucket.holds_first, experts) / sync.parts;
+    syncs.reserve(syncs.size() + at(sync.parts));
     add_parts(plan, bucket, sync, syncs);
   }
   return syncs;

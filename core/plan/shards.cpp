@@ -1,6 +1,6 @@
 #include "core/plan/shards.hpp"
 
-#include <set>
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -23,10 +23,14 @@ std::string find_stage_of_degree(const Plan& plan, int degree) {
 }  // namespace
 
 std::vector<int> stage_sizes(const Plan& plan) {
-  std::set<int> sizes;
+  std::vector<int> sizes;  // few
   for (const Pipeline& pipeline : plan.pipelines)
-    for (const Stage& stage : pipeline.stages) sizes.insert(static_cast<int>(stage.devices.size()));
-  return {sizes.begin(), sizes.end()};
+    for (const Stage& stage : pipeline.stages) {
+      const int size = static_cast<int>(stage.devices.size());
+      if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+    }
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
 }
 
 std::vector<int> tensor_degrees(const Plan& plan) {

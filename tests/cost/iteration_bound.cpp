@@ -44,6 +44,7 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
                     random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
                     Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
     set_training(rng, problem.job);
+    set_planned_schedule(seed, problem.job);
     problem.job.parallelism.sequence_parallel = seed % 3 > 0;
     problem.job.parallelism.scatter_gather = seed % 6 == 0;
     if (problem.job.execution.recomputation == Recomputation::full && seed % 2 == 0)
@@ -58,6 +59,7 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     const IterationModel model(problem, any_degree ? std::vector{1, 2} : std::vector{tensor},
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     const BoundInputs bounds = bound_inputs(model);
+    if (seed % 8 < 4) plan = with_planned_orders(model, std::move(plan));
     const IterationEstimate estimate = estimate_iteration(model, plan);
     if (estimate.deficit_bytes > 0) continue;
     ++fitting;

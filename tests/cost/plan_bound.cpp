@@ -47,6 +47,7 @@ TEST_CASE("no random plan is simulated below its own bound") {
                       Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
       problem.constants.micro_batch_overhead_s = rng.below(2) * 0.01;
       set_training(rng, problem.job);
+      set_planned_schedule(seed, problem.job);
       problem.job.execution.tied_embedding_sync = seed % 3 == 0;
       if (seed % 3 == 0) tie_last_layer(problem.job);
       Plan plan = arbitrary_plan(rng, problem, 1);

@@ -21,6 +21,7 @@ TEST_CASE("no plan is estimated or simulated to cost less than the bound") {
                     Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
     problem.constants.micro_batch_overhead_s = rng.below(2) * 0.01;
     set_training(rng, problem.job);
+    set_planned_schedule(seed, problem.job);
     const int tensor = problem.topology->size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     const Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);

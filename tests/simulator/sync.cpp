@@ -86,6 +86,11 @@ TEST_CASE("a message between hosts has as many parts as the smaller of both host
   CHECK(channels.between(0, 4) == std::vector<std::pair<int, int>>{{0, 3}, {1, 4}});
   CHECK(channels.between(3, 1) == std::vector<std::pair<int, int>>{{3, 0}, {4, 1}});
   CHECK(channels.between(2, 0) == std::vector<std::pair<int, int>>{{2, 0}});
+  HostChannels::IndexPairs pairs;  // the same, by index: of 0 to 4, 3 to 1 and 2 to 0
+  channels.add_between(1, 0, pairs);
+  channels.add_between(2, 3, pairs);
+  channels.add_between(4, 1, pairs);
+  CHECK(pairs == HostChannels::IndexPairs{{1, 2}, {3, 0}, {2, 1}, {0, 3}, {4, 1}});
 }
 
 TEST_CASE("devices of one link class are paired with those of the same class on the other host") {

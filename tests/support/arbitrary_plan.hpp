@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,6 +42,12 @@ inline void set_training(Rng& rng, Job& job) {
   const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved,
                                 Schedule::zero_bubble_h1, Schedule::one_f_one_b_blocking};
   set_training(rng, job, schedules[rng.below(std::size(schedules))]);
+}
+
+/// Gives some jobs a schedule whose orders are part of the plan, or chosen for it. Draws no random numbers.
+inline void set_planned_schedule(std::uint64_t seed, Job& job) {
+  if (seed % 4 > 1 || job.execution.schedule == Schedule::interleaved) return;
+  job.execution.schedule = seed % 4 == 0 ? Schedule::zero_bubble_greedy : Schedule::eager_one_f_one_b;
 }
 
 /// The last layer shares half of its parameters with the first one, like a tied embedding.

@@ -25,8 +25,8 @@ struct Message {
   /// Number of messages that it represents: per sender, per receiver, and in total.
   double per_sender = 1, per_receiver = 1, in_all = 1;
   int ring = no_index;
-  /// Senders and receivers of its parts, which are concurrent; empty if it is sent as a whole.
-  std::vector<std::pair<int, int>> parts = {};
+  /// Its concurrent parts, in NodeCollective::message_parts; none if it is sent as a whole.
+  std::size_t first_part = 0, last_part = 0;
 };
 
 /// Concurrent messages. A sender starts when it has received its messages of all previous phases. Messages of
@@ -48,6 +48,7 @@ struct NodeCollective {
   int passes = 1;                 // through all phases
   bool is_coarse = false;         // classes of different replicas: messages cost as much as the worst ones
   std::vector<int> node_of;       // by device of the group
+  HostChannels::IndexPairs message_parts = {};  // nodes: their senders and receivers
   std::vector<Phase> phases;
 };
 
@@ -141,52 +142,36 @@ NodeCollective sharded_ps(const Topology& topology, const NetworkCost& network, 
   return collective;
 }
 
-/// The parts of messages that are sent on all channels between two hosts.
-class MessageParts {
- public:
-  MessageParts(const Topology& topology, std::span<const int> devices, std::span<const int> nodes)
-      : channels_(topology, devices) {
-    if (at(channels_.hosts()) == devices.size()) return;
-    for (std::size_t i = 0; i < devices.size(); ++i) node_of_.emplace_back(devices[i], nodes[i]);
-    std::sort(node_of_.begin(), node_of_.end());
-  }
-
-  const HostChannels& channels() const { return channels_; }
-
-  void add(const std::vector<std::pair<int, int>>& parts, Message& message) const {
-    if (parts.size() > 1)
-      for (const auto& [sender, receiver] : parts)
-        message.parts.emplace_back(node_of(sender), node_of(receiver));
-  }
-
- private:
-  int node_of(int device) const {
-    const auto found = std::lower_bound(node_of_.begin(), node_of_.end(), std::pair(device, 0));
-    DTFM_ASSERT(found != node_of_.end() && found->first == device);
-    return found->second;
-  }
-
-  HostChannels channels_;
-  std::vector<std::pair<int, int>> node_of_;  // by device; empty if all have hosts of their own
-};
+/// Adds the parts of a message between these members of the channels, if there are several. `nodes`: of the
+/// collective, by member.
+void add_parts(const HostChannels& channels, std::size_t from, std::size_t to, std::span<const int> nodes,
+               Message& message, NodeCollective& collective) {
+  HostChannels::IndexPairs& all = collective.message_parts;
+  message.first_part = message.last_part = all.size();
+  channels.add_between(from, to, all);
+  if (all.size() == message.first_part + 1) return all.pop_back();
+  for (std::size_t i = message.first_part; i < all.size(); ++i)
+    all[i] = {at(nodes[all[i].first]), at(nodes[all[i].second])};
+  message.last_part = all.size();
+}
 
 /// Reduce-scatter and all-gather: in each of 2 (n − 1) rounds every replica forwards what it received in the
 /// previous one, 1 / n of the bytes. Messages between hosts are sent on all channels.
 NodeCollective ring(const Topology& topology, const NetworkCost&, const ReplicaGroup& group,
                     Collective part) {
   NodeCollective collective = each_replica(group);
-  const MessageParts parts(topology, group.devices, collective.node_of);
-  const HostChannels& channels = parts.channels();
+  const HostChannels channels(topology, group.devices);
   const std::size_t n = group.devices.size();
   const double halves = part == Collective::all_reduce ? 2 : 1;
   Phase rounds{group.bytes / static_cast<double>(n), halves * static_cast<double>(n - 1)};
+  rounds.messages.reserve(n);
   for (std::size_t i = 0; i < n; ++i) {
     const std::size_t from = channels.order()[i], to = channels.order()[(i + 1) % n];
     Message& message =
         rounds.messages.emplace_back(Message{static_cast<int>(from), static_cast<int>(to), 1, 1, 1, 0});
-    if (channels.hosts() < static_cast<int>(n)) parts.add(channels.next_in_ring(i), message);
+    add_parts(channels, from, to, collective.node_of, message, collective);
   }
-  collective.phases = {rounds};
+  collective.phases.push_back(std::move(rounds));
   return collective;
 }
 
@@ -267,12 +252,12 @@ NodeCollective hierarchical_ring(const Topology& topology, const NetworkCost&, c
     const std::vector<int> ring = grouped(order, [&](int member) { return members[at(member)].host; });
     std::vector<int> devices;
     for (const int node : ring) devices.push_back(group.devices[at(node)]);
-    const MessageParts parts(topology, devices, ring);
+    const HostChannels channels(topology, devices);
     for (std::size_t i = 0; i < ring.size(); ++i) {
       const std::size_t next = (i + 1) % ring.size();
       Message& message =
           phase.messages.emplace_back(Message{ring[i], ring[next], 1, 1, 1, static_cast<int>(number)});
-      parts.add(parts.channels().between(devices[i], devices[next]), message);
+      add_parts(channels, i, next, ring, message, collective);
     }
   };
   for (std::size_t i = 0; i < t; ++i) add_ring(instances[i], i, inside);
@@ -308,8 +293,8 @@ NodeCollective as_listed(GradientSync sync, const Topology& topology, const Repl
   for (const int device : group.devices)
     members.push_back({topology.devices[at(device)].host, topology.devices[at(device)].site});
   const CollectiveMessages list = collective_messages(sync, members, {part, group.site_shards});
-  std::optional<MessageParts> parts;
-  if (traits(sync).uses_channels) parts.emplace(topology, group.devices, collective.node_of);
+  std::optional<HostChannels> channels;
+  if (traits(sync).uses_channels) channels.emplace(topology, group.devices);
   int number = no_index;
   for (const CollectivePhase& phase : list.phases)
     for (const CollectiveMessage& it : phase.messages) {
@@ -320,8 +305,8 @@ NodeCollective as_listed(GradientSync sync, const Topology& topology, const Repl
         phases.back().is_blocking = phase.is_blocking;
       }
       Message& message = phases.back().messages.emplace_back(Message{it.from, it.to});
-      if (parts && it.chunk != no_index)
-        parts->add(parts->channels().between(group.devices[at(it.from)], group.devices[at(it.to)]), message);
+      if (channels && it.chunk != no_index)
+        add_parts(*channels, at(it.from), at(it.to), collective.node_of, message, collective);
     }
   collective.repeats_channels = repeats_channels(collective);
   return collective;
@@ -430,9 +415,9 @@ struct LinkShare {
 /// Cost of a message without contention, and its range in shares_.
 struct Route {
   MessageCost cost;
-  std::vector<MessageCost> parts = {};  // cost of each, if it is sent in parts
   double usd_per_byte = 0;
   std::size_t first_share = 0, last_share = 0;
+  std::size_t first_part = 0, last_part = 0;  // in part_costs_; none if it is sent as a whole
 };
 
 /// One of the concurrent collectives.
@@ -477,7 +462,7 @@ class SyncTimer {
       std::vector<Route>& routes = running.routes.emplace_back();
       routes.reserve(phase.messages.size());
       for (const Message& it : phase.messages) {
-        if (!it.parts.empty()) {
+        if (it.first_part < it.last_part) {
           routes.push_back(route_of_parts(it, running));
           continue;
         }
@@ -494,10 +479,7 @@ class SyncTimer {
         }
         routes.push_back(
             {collective.is_coarse ? network_.coarse_message(from, to) : network_.message(from, to),
-             {},
-             network_.usd_per_byte(from, to),
-             first_share,
-             shares_.size()});
+             network_.usd_per_byte(from, to), first_share, shares_.size()});
       }
     }
   }
@@ -505,17 +487,21 @@ class SyncTimer {
   /// The route of a message between replicas that is sent in concurrent parts.
   Route route_of_parts(const Message& message, const RunningCollective& running) {
     const std::vector<int>& devices = running.collective.devices;
-    const double part = 1 / static_cast<double>(message.parts.size());
+    const double part = 1 / static_cast<double>(message.last_part - message.first_part);
     Route route;
     route.first_share = shares_.size();
-    for (const auto& [from, to] : message.parts) {
+    route.first_part = part_costs_.size();
+    for (std::size_t i = message.first_part; i < message.last_part; ++i) {
+      const auto& [sending, receiving] = running.collective.message_parts[i];
+      const int from = static_cast<int>(sending), to = static_cast<int>(receiving);
       const int sender = devices[at(from)], receiver = devices[at(to)];
-      route.parts.push_back(network_.message(sender, receiver));
+      part_costs_.push_back(network_.message(sender, receiver));
       route.usd_per_byte += part * network_.usd_per_byte(sender, receiver);
       if (network_.shared_count() > 0)
         add_shares({from, to, part, part, part}, running, network_.shared(sender, receiver), true, true);
     }
     route.last_share = shares_.size();
+    route.last_part = part_costs_.size();
     return route;
   }
 
@@ -661,10 +647,11 @@ class SyncTimer {
                          cost.latency_s};
     };
     MessageTime time;
-    if (route.parts.empty()) time = time_of(route.cost, phase.bytes);
+    const std::size_t part_count = route.last_part - route.first_part;
+    if (part_count == 0) time = time_of(route.cost, phase.bytes);
     double total_s = time.total_s();
-    for (const MessageCost& part : route.parts) {
-      const MessageTime of_part = time_of(part, phase.bytes / static_cast<double>(route.parts.size()));
+    for (std::size_t i = route.first_part; i < route.last_part; ++i) {
+      const MessageTime of_part = time_of(part_costs_[i], phase.bytes / static_cast<double>(part_count));
       time.occupancy_s = std::max(time.occupancy_s, of_part.occupancy_s);
       total_s = std::max(total_s, of_part.total_s());
     }
@@ -726,6 +713,7 @@ class SyncTimer {
   const NetworkCost& network_;
   std::vector<RunningCollective> all_;
   std::vector<LinkShare> shares_;
+  std::vector<MessageCost> part_costs_;  // of messages that are sent in parts
   // Capacities of the first device of a class, each with the corresponding one of another device.
   std::vector<std::pair<int, int>> class_capacities_;
   std::vector<LinkUse> links_;  // that messages cross

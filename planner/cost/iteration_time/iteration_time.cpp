@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 
@@ -43,6 +44,7 @@ std::vector<ReplicaGroup> replica_groups(const IterationModel& model, const Plan
     const bool compressed = is_compressed(problem.topology, compression, it.devices);
     if (parts.size() > 1) {
       std::vector<int> kinds;
+      kinds.reserve(2 * it.devices.size());
       for (const int device : it.devices) {
         kinds.push_back(model.network.kind(device));
         kinds.push_back(problem.topology->devices[at(device)].host);
@@ -75,11 +77,12 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
 
 /// Equal for pipelines that cost the same because their devices are interchangeable. May differ for other
 /// pipelines of the same cost. What a device exchanges with another one depends on both classes, and on
-/// whether they share a host.
+/// whether they share a host. It begins with a hash of the rest, so that comparisons of different keys end
+/// early.
 void set_interchange_key(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
                          std::vector<int>& key) {
   std::vector<int> hosts;  // in the order of their first devices
-  key.assign({replicas, flush, pipeline.micro_batches});
+  key.assign({0, replicas, flush, pipeline.micro_batches});
   for (const Stage& stage : pipeline.stages) {
     key.insert(key.end(),
                {stage.layers.first, stage.layers.second, stage.warm_up.value_or(no_index),
@@ -98,6 +101,9 @@ void set_interchange_key(const IterationModel& model, const Pipeline& pipeline, 
       key.insert(key.end(), {network_kind, compute_kind, gpu, number});
     }
   }
+  std::uint32_t hash = 2166136261;  // FNV-1a, by numbers instead of bytes
+  for (const int it : key) hash = (hash ^ static_cast<std::uint32_t>(it)) * 16777619;
+  key.front() = static_cast<int>(hash);
 }
 
 /// The time of one synchronization after the other.
@@ -138,11 +144,16 @@ double scalar_reductions_s(const IterationModel& model, const Plan& plan) {
   return seconds + sent_s;
 }
 
-/// Returns the entry that matches, or else the older one to be replaced, and makes it the last one used.
+/// Returns the entry that matches and true, or else the older one to be replaced and false, and makes it the
+/// last one used.
 template <class Versions, class Matches>
-auto& select_version(Versions& versions, const Matches& matches) {
-  if (!matches(versions.entries[versions.last])) versions.last = 1 - versions.last;
-  return versions.entries[versions.last];
+auto select_version(Versions& versions, const Matches& matches) {
+  using Entry = decltype(versions.entries.front());
+  if (matches(versions.entries[versions.last]))
+    return std::pair<Entry&, bool>(versions.entries[versions.last], true);
+  versions.last = 1 - versions.last;
+  Entry& entry = versions.entries[versions.last];
+  return std::pair<Entry&, bool>(entry, matches(entry));
 }
 
 }  // namespace
@@ -174,8 +185,8 @@ const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeli
   const auto matches = [&](const PipelineEntry& it) {
     return has_same_setting(it) && it.pipeline == pipeline;
   };
-  PipelineEntry& entry = select_version(pipelines_[number], matches);
-  if (!matches(entry)) {
+  const auto [entry, is_known] = select_version(pipelines_[number], matches);
+  if (!is_known) {
     entry.flush = -1;  // in case the computation throws
     entry.cost = known_cost(pipeline, replicas, flush);
     entry.pipeline = pipeline;
@@ -188,8 +199,8 @@ const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeli
 /// Adds the synchronization of all parts of the experts, or of the other parameters.
 void IterationEstimator::add_syncs(const Plan& plan, std::span<Communication> parts, bool holds_first,
                                    SyncEntry& entry) const {
+  if (parts.front().devices.size() < 2) return;
   const Communication first = parts.front();
-  if (first.devices.size() < 2) return;
   const int copies = model_.stages.mesh().copies(first.experts);
   const int sharing = model_.sharding.optimizer ? replicas_ * copies : 0;
   std::vector<ReplicaGroup> groups = replica_groups(model_, plan, parts);
@@ -222,14 +233,14 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
   key_.assign({bucket.layers.first, bucket.layers.second});
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     const std::vector<int>& devices = devices_of(plan.pipelines[i], at(bucket.stages[i]));
-    for (const int device : devices) key_.push_back(device);
+    key_.insert(key_.end(), devices.begin(), devices.end());
     key_.push_back(no_index);
   }
   key_.push_back(bucket.holds_first ? 1 : 0);
   key_.push_back(replicas_);
   const auto matches = [&](const SyncEntry& it) { return it.key == key_; };
-  SyncEntry& entry = select_version(syncs_[number], matches);
-  if (matches(entry)) return entry;
+  const auto [entry, is_known] = select_version(syncs_[number], matches);
+  if (is_known) return entry;
   entry.time = entry.gather = {};
   entry.compression_s = entry.decompression_s = 0;
   entry.ends_s.assign(plan.pipelines.size(), 0);

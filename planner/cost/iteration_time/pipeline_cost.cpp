@@ -213,6 +213,7 @@ void for_each_pair(const IterationModel& model, const std::vector<int>& devices,
 
 /// Egress of the exchanges inside stages.
 void add_exchange_egress(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
+  if (!model.network.is_priced()) return;
   double usd = 0;  // per micro-batch
   for (std::size_t i = 0; i < cost.layers.size(); ++i) {
     const std::vector<int>& devices = devices_of(pipeline, i);

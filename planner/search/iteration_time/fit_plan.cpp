@@ -23,13 +23,12 @@ constexpr int cut_refinement_passes = 2, max_recut_layers = 200;
 constexpr double max_split_steps = 1e6;
 
 /// Distributes micro-batches so that the slowest pipeline ends earliest.
-Plan balance_micro_batches(PlanEvaluator& evaluator, const PlanCandidate& candidate) {
+Plan balance_micro_batches(PlanEvaluator& evaluator, Plan plan) {
   const DecidedJob& job = *evaluator.job();
-  if (requires_uniform_pipelines(job)) return candidate.plan;
-  Plan plan = candidate.plan;
-  const std::vector<int> balanced = cost::balanced_micro_batches(
-      pipeline_paces(plan, evaluator.estimate_pipelines(plan)), batch_step(job, candidate.shape().stages),
-      static_cast<int>(total_micro_batches(plan)));
+  if (requires_uniform_pipelines(job)) return plan;
+  const std::vector<int> balanced =
+      cost::balanced_micro_batches(pipeline_paces(plan, evaluator.estimate_pipelines(plan)),
+                                   batch_step(job, depth(plan)), static_cast<int>(total_micro_batches(plan)));
   if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
     return plan;  // fewer pipelines are another shape
   for (std::size_t i = 0; i < balanced.size(); ++i) plan.pipelines[i].micro_batches = balanced[i];
@@ -124,12 +123,16 @@ PlanCandidate PlanEvaluator::evaluate_with_flushes(Plan plan) {
 }
 
 std::optional<PlanCandidate> PlanEvaluator::evaluate_with_flushes_up_to(double max_energy, Plan plan) {
+  return evaluate_up_to(max_energy, with_flushes(std::move(plan)));
+}
+
+Plan PlanEvaluator::with_flushes(Plan plan) {
   plan.execution.flush = job_->problem.job.execution.flush;
   const bool can_add_flushes = traits(job_->model.schedule).forwards_first && job_->model.flush == 0 &&
                                !job_->model.sharding.gradients && may_flush(job_->problem.job);
   if (can_add_flushes && deficit_bytes(plan) > 0)
     plan.execution.flush = std::max(1, fit_flush_interval(*job_, plan));
-  return evaluate_up_to(max_energy, std::move(plan));
+  return plan;
 }
 
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
@@ -203,17 +206,29 @@ PlanCandidate with_planned_orders(PlanCandidate candidate, const Job& undecided,
   return evaluate_plan(job, std::move(plan), score);
 }
 
+namespace {
+
+/// balance_plan, or nothing if the energy exceeds the limit. The balanced plan, which is usually better,
+/// comes first, so that the estimate of the other one ends early.
+std::optional<PlanCandidate> balance_plan_up_to(double max_energy, PlanEvaluator& evaluator, Plan plan) {
+  if (is_homogeneous(plan, *evaluator.job()))
+    return evaluator.evaluate_with_flushes_up_to(max_energy, std::move(plan));
+  plan = evaluator.with_flushes(std::move(plan));
+  auto balanced = evaluator.evaluate_with_flushes_up_to(max_energy, balance_micro_batches(evaluator, plan));
+  if (balanced) max_energy = std::min(max_energy, max_energy_of_better(*balanced));
+  auto unbalanced = evaluator.evaluate_up_to(max_energy, std::move(plan));
+  return !balanced || (unbalanced && !is_better(*balanced, *unbalanced)) ? unbalanced : balanced;
+}
+
+}  // namespace
+
 std::optional<PlanCandidate> balance_plan_if_better(PlanEvaluator& evaluator, Plan plan,
                                                     const PlanCandidate& than) {
-  if (!is_homogeneous(plan, *evaluator.job())) return balance_plan(evaluator, std::move(plan));
-  return evaluator.evaluate_with_flushes_up_to(max_energy_of_better(than), std::move(plan));
+  return balance_plan_up_to(max_energy_of_better(than), evaluator, std::move(plan));
 }
 
 PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan) {
-  PlanCandidate candidate = evaluator.evaluate_with_flushes(std::move(plan));
-  if (is_homogeneous(candidate.plan, *evaluator.job())) return candidate;
-  PlanCandidate balanced_plan = evaluator.evaluate_with_flushes(balance_micro_batches(evaluator, candidate));
-  return is_better(balanced_plan, candidate) ? balanced_plan : candidate;
+  return *balance_plan_up_to(infinity, evaluator, std::move(plan));
 }
 
 PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
@@ -224,8 +239,11 @@ PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, 
 PlanCandidate fit_plan(PlanEvaluator& evaluator, Plan plan) {
   const DecidedJob& job = *evaluator.job();
   PlanCandidate best = balance_plan(evaluator, plan);
-  const auto offer = [&](PlanCandidate candidate) {
-    if (is_better(candidate, best)) best = std::move(candidate);
+  const auto offer = [&](std::optional<PlanCandidate> candidate) {
+    if (candidate && is_better(*candidate, best)) best = *std::move(candidate);
+  };
+  const auto offer_split = [&](const Plan& begin, bool in_common) {
+    offer(balance_plan_if_better(evaluator, split_layers(job, begin, in_common), best));
   };
   const bool is_homogeneous_plan = is_homogeneous(plan, job);
   const double layers = job.model.stages.layers();
@@ -235,13 +253,14 @@ PlanCandidate fit_plan(PlanEvaluator& evaluator, Plan plan) {
   std::vector<Plan> begins = {plan};
   if (!is_homogeneous_plan && best.plan.pipelines != plan.pipelines) begins.push_back(best.plan);
   for (const Plan& begin : begins) {
-    if (may_split && are_equally_deep(plan)) offer(balance_plan(evaluator, split_layers(job, begin, true)));
+    if (may_split && are_equally_deep(plan)) offer_split(begin, true);
     const bool may_differ =
         plan.pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_pipelines(job);
-    if (may_split && may_differ && !is_homogeneous_plan)
-      offer(balance_plan(evaluator, split_layers(job, begin, false)));
+    if (may_split && may_differ && !is_homogeneous_plan) offer_split(begin, false);
   }
-  if (is_homogeneous_plan) offer(evaluator.evaluate_with_flushes(balance_micro_batches(evaluator, best)));
+  if (is_homogeneous_plan)
+    offer(evaluator.evaluate_with_flushes_up_to(max_energy_of_better(best),
+                                                balance_micro_batches(evaluator, best.plan)));
   return best;
 }
 
@@ -278,9 +297,7 @@ PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
         if (end == now) continue;
         Plan other = best.plan;
         cut(other, stage, end);
-        auto candidate = is_homogeneous(other, *best.job) ? evaluator.evaluate_with_flushes_up_to(
-                                                                max_energy_of_better(best), std::move(other))
-                                                          : balance_plan(evaluator, std::move(other));
+        auto candidate = balance_plan_if_better(evaluator, std::move(other), best);
         if (candidate && is_better(*candidate, best)) best = *std::move(candidate);
       }
     }

@@ -35,15 +35,16 @@ class PlanEvaluator {
   double deficit_bytes(const Plan& plan) { return estimator_.deficit_bytes(plan); }
   /// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
   PlanCandidate evaluate(Plan plan);
+  /// The same, or nothing if the energy (energy_of) exceeds the limit; then the estimate is usually pruned.
+  std::optional<PlanCandidate> evaluate_up_to(double max_energy, Plan plan);
   /// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
   /// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.
   PlanCandidate evaluate_with_flushes(Plan plan);
-  /// The same, or nothing if the energy (energy_of) exceeds the limit; then the estimate is usually pruned.
   std::optional<PlanCandidate> evaluate_with_flushes_up_to(double max_energy, Plan plan);
+  /// The plan as evaluate_with_flushes evaluates it.
+  Plan with_flushes(Plan plan);
 
  private:
-  std::optional<PlanCandidate> evaluate_up_to(double max_energy, Plan plan);
-
   std::shared_ptr<const DecidedJob> job_;
   const PlanScore& score_;
   cost::IterationEstimator estimator_;
