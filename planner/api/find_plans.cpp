@@ -128,7 +128,9 @@ std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandi
 /// Unless there are checkpoints, no plan with a sharded optimizer survives departures (TrainingRun). Throws
 /// Error if the job fixes a sharding.
 void leave_out_lost_sharding(PlanRequest& request) {
-  if (!is_under_churn(request.scenarios) || survives_sharded(request.scenarios)) return;
+  if (std::all_of(request.scenarios.begin(), request.scenarios.end(),
+                  [](const NamedScenario& it) { return survives_sharded(it.scenario); }))
+    return;
   Job& job = request.problem.job;
   job.automatic[Setting::optimizer_sharding] = false;
   if (job.execution.optimizer_sharding != OptimizerSharding::none)
