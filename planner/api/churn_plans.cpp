@@ -55,12 +55,10 @@ std::vector<search::Churn> churn_of(const std::vector<NamedScenario>& scenarios,
   return churn;
 }
 
-bool survives_sharded(const std::vector<NamedScenario>& scenarios) {
-  return std::all_of(scenarios.begin(), scenarios.end(), [](const NamedScenario& it) {
-    const sim::FailurePolicyTraits& policy = sim::traits(it.scenario.on_failure);
-    return !has_departures(it.scenario) ||
-           (it.scenario.checkpoint && !policy.resumes_iteration && !policy.keeps_copies);
-  });
+bool survives_sharded(const sim::Scenario& scenario) {
+  const sim::FailurePolicyTraits& policy = sim::traits(scenario.on_failure);
+  return !has_departures(scenario) ||
+         (scenario.checkpoint && !policy.resumes_iteration && !policy.keeps_copies);
 }
 
 std::vector<search::PlanCandidate> plans_with_flushes(const Problem& problem, Objective objective,

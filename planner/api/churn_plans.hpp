@@ -13,9 +13,9 @@ namespace dtfm::api {
 /// event, which is counted as as long again.
 std::vector<search::Churn> churn_of(const std::vector<NamedScenario>& scenarios, int devices);
 
-/// Whether plans with a sharded optimizer can complete these scenarios although their devices leave: with
+/// Whether plans with a sharded optimizer can complete the scenario although devices may leave: with
 /// checkpoints, and a policy that does not need what only the device had.
-bool survives_sharded(const std::vector<NamedScenario>& scenarios);
+bool survives_sharded(const sim::Scenario& scenario);
 
 /// The plans with as many micro-batches between two flushes as fit in memory, where their schedule keeps all
 /// of them, so that pipelines can take over micro-batches of others. Until a pipeline stops, this takes no

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/churn_plans.hpp"
 #include "planner/api/find_plans.hpp"
 #include "planner/api/replanner.hpp"
 #include "core/base/index.hpp"
@@ -26,7 +27,7 @@ ChosenLayout plan_layout(const CompareRequest& request, const Job& job) {
                                 name_of(job.execution.optimizer_sharding), depth));
   PlanRequest planned{request.problem};
   planned.problem.job = job;
-  if (std::any_of(request.scenarios.begin(), request.scenarios.end(), has_departures))
+  if (!std::all_of(request.scenarios.begin(), request.scenarios.end(), survives_sharded))
     planned.problem.job.automatic[Setting::optimizer_sharding] =
         false;  // as dtfm-plan does under these scenarios
   planned.options.limits = {job.parallelism.pipeline, job.parallelism.data};
@@ -124,11 +125,11 @@ ComparedScheme choose_scheme(const CompareRequest& request, const Scheme& scheme
           {}};
 }
 
-ComparedScheme choose_plan(const CompareRequest& request) {
+ComparedScheme choose_plan(const CompareRequest& request, const Job& job) {
   return {std::string(planned_scheme),
           "the plan that dtfm-plan makes",
           "messages overlap with computations; stages and pipelines may differ from each other",
-          plan_layout_or_error(request, request.problem.job),
+          plan_layout_or_error(request, job),
           {}};
 }
 
@@ -158,15 +159,43 @@ std::vector<RunSettings> settings_to_plan(const std::vector<ComparedScheme>& sch
   return all;
 }
 
+bool completes_all(const ComparedScheme& scheme) {
+  return scheme.chosen.is_any() &&
+         std::all_of(scheme.runs.begin(), scheme.runs.end(),
+                     [](const ComparedRun& it) { return it.failure.empty() && it.report.stopped.empty(); });
+}
+
+/// The plan with its runs. If it has a sharded optimizer and does not complete them, the one without, as
+/// dtfm-plan does: the replicas that are left when one stops may not have the memory for its share.
+ComparedScheme simulate_plan(const CompareRequest& request) {
+  const auto simulated = [&](const Job& job) {
+    ComparedScheme scheme = choose_plan(request, job);
+    scheme.runs = simulate_scenarios(request, scheme);
+    return scheme;
+  };
+  ComparedScheme planned = simulated(request.problem.job);
+  const bool is_sharded = planned.chosen.is_any() &&
+                          planned.chosen.layout->plan.execution.optimizer_sharding != OptimizerSharding::none;
+  if (!is_sharded || completes_all(planned) || is_stopped(request.work) ||
+      !request.problem.job.automatic[Setting::optimizer_sharding] ||
+      std::none_of(request.scenarios.begin(), request.scenarios.end(), has_departures))
+    return planned;
+  Job job = request.problem.job;
+  job.automatic[Setting::optimizer_sharding] = false;
+  job.execution.optimizer_sharding = OptimizerSharding::none;
+  ComparedScheme unsharded = simulated(job);
+  return completes_all(unsharded) ? unsharded : planned;
+}
+
 /// Simulates every scheme before it chooses the layout of the next one, so that an interrupt keeps earlier
 /// results.
 std::vector<ComparedScheme> compare_schemes(const CompareRequest& request) {
   std::vector<ComparedScheme> done;
+  if (is_requested(request, planned_scheme)) done.push_back(simulate_plan(request));
   const auto add = [&](ComparedScheme scheme) {
     scheme.runs = simulate_scenarios(request, scheme);
     done.push_back(std::move(scheme));
   };
-  if (is_requested(request, planned_scheme)) add(choose_plan(request));
   const auto all = static_cast<double>(schemes().size());
   for (const Scheme& scheme : schemes()) {
     if (is_stopped(request.work) || !is_requested(request, scheme.name)) continue;

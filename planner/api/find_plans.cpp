@@ -38,8 +38,9 @@ double value_of(const search::PlanCandidate& candidate, double seconds, const Fi
                   candidate.migration);
 }
 
-/// The indices of the candidates by simulated objective. Ties go to the shorter estimate, then to less
-/// sharding. Candidates that the simulator rejected come last.
+/// The indices of the candidates by simulated objective. Ties go to fewer devices, for example if as many
+/// iterations are completed without a pipeline that hardly ever runs, then to the shorter estimate, then to
+/// less sharding. Candidates that the simulator rejected come last.
 std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
                                             const std::vector<FinalistResult>& finalist_results,
                                             const PlanRequest& request) {
@@ -48,7 +49,8 @@ std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandid
   const auto value = [&](std::size_t i) {
     return std::tuple(finalist_results[i].is_preliminary,
                       value_of(candidates[i], finalist_results[i].seconds, finalist_results[i], request),
-                      candidates[i].iteration_s, candidates[i].plan.execution.optimizer_sharding);
+                      pipeline_major(candidates[i].plan).size(), candidates[i].iteration_s,
+                      candidates[i].plan.execution.optimizer_sharding);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
@@ -128,7 +130,9 @@ std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandi
 /// Unless there are checkpoints, no plan with a sharded optimizer survives departures (TrainingRun). Throws
 /// Error if the job fixes a sharding.
 void leave_out_lost_sharding(PlanRequest& request) {
-  if (!is_under_churn(request.scenarios) || survives_sharded(request.scenarios)) return;
+  if (std::all_of(request.scenarios.begin(), request.scenarios.end(),
+                  [](const NamedScenario& it) { return survives_sharded(it.scenario); }))
+    return;
   Job& job = request.problem.job;
   job.automatic[Setting::optimizer_sharding] = false;
   if (job.execution.optimizer_sharding != OptimizerSharding::none)

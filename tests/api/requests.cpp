@@ -445,6 +445,40 @@ TEST_CASE("compare runs the requested schemes under every scenario") {
   CHECK(comparison.schemes.front().runs.front().time_ratio == 1);
 }
 
+// Two replicas of 2e8 parameters fit in memory only if they share the optimizer state (see churn_plans.cpp).
+TEST_CASE("compare plans with a sharded optimizer if it survives the departures") {
+  api::CompareRequest request;
+  request.problem = {flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e8, 100), {}, {}};
+  Job& job = request.problem.job;
+  job.training.global_batch = 8;
+  job.execution.gradient_sync = GradientSync::ring;
+  job.automatic[Setting::optimizer_sharding] = true;
+  job.parallelism.pipeline = 1;
+  job.parallelism.data = 2;
+  request.problem.topology.edit().gpus[0].memory = Bytes(2.5e9);
+  request.schemes = {"planned"};
+  sim::Scenario& scenario = request.scenarios.front();
+  scenario.horizon_s = 1000;
+  scenario.events = {{100, 1}, {200, 1, sim::DeviceEvent::Kind::join}};
+  CHECK_FALSE(api::compare(request).is_any_feasible());
+  scenario.checkpoint = sim::Checkpoint{8e9, {}, 0};
+  scenario.on_failure = sim::FailurePolicy::wait;
+  const api::Comparison waits = api::compare(request);
+  REQUIRE(waits.is_any_feasible());
+  CHECK(waits.schemes.front().chosen.layout->plan.execution.optimizer_sharding != OptimizerSharding::none);
+  CHECK(waits.schemes.front().runs.front().failure.empty());
+  // The device that is left has the memory for an unsharded replica only if its own plan is unsharded.
+  scenario.on_failure = sim::FailurePolicy::restart;
+  const api::Comparison restarts = api::compare(request);
+  CHECK(restarts.schemes.front().chosen.layout->plan.execution.optimizer_sharding != OptimizerSharding::none);
+  CHECK(restarts.schemes.front().runs.front().failure.ends_with("is out of memory"));
+  request.problem.topology.edit().gpus[0].memory = Bytes(3.5e9);
+  const api::Comparison unsharded = api::compare(request);
+  CHECK(unsharded.schemes.front().chosen.layout->plan.execution.optimizer_sharding ==
+        OptimizerSharding::none);
+  CHECK(unsharded.schemes.front().runs.front().failure.empty());
+}
+
 TEST_CASE("schemes are ranked by throughput, those that end early and those without a result last") {
   const auto scheme = [](const char* name, double tokens_per_s, const char* stopped) {
     api::ComparedScheme result;

@@ -4,9 +4,9 @@
     two_flags.py PLANNER [--clusters 0-39] [--evaluations 20000] [--csv FILE] [--scenarios]
 
 On random clusters (2 to 4 sites, 8 to 24 devices of two or three kinds) everything that a job can leave open is `auto`. The
-plan is compared with those of 20 variants of the request: pairs of `--pipeline P --data D`, and each schedule. With
+plan is compared with those of 21 variants of the request: pairs of `--pipeline P --data D`, and each schedule. With
 --scenarios, each of ten clusters has two scenarios in which devices leave. A cluster is lost if a variant is over 0.3 %
-faster, simulated. The worst comes first.
+faster, simulated. Each row is printed as it is done; at the end the lost ones, the worst first.
 """
 import argparse
 import concurrent.futures
@@ -22,7 +22,7 @@ GPUS = ["T4", "V100-16GB", "RTX-3090", "RTX-4090", "L4", "L40S", "A10", "A100-40
 MODELS = ["{preset: gpt3-xl}", "{preset: llama-3-8b, sequence: 4096}", "{preset: qwen-2.5-14b, sequence: 4096}",
           "{kind: transformer, layers: 16, hidden: 2048, heads: 32, kv_heads: 8, sequence: 2048, vocabulary: 32000, norm: rms, "
           "gated: true, positions: rotary, biases: false}"]
-SCHEDULES = ["gpipe", "1f1b", "eager-1f1b", "zb-h1", "interleaved, chunks: 2", "interleaved, chunks: 4"]
+SCHEDULES = ["gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-greedy", "interleaved, chunks: 2", "interleaved, chunks: 4"]
 BAR = 0.003
 
 
@@ -103,6 +103,10 @@ def compared(planner: str, seed: int, options: argparse.Namespace) -> dict:
         return {**row, "best_variant_s": best, "variant": by, "loss": round(loss, 5)}
 
 
+def formatted(row: dict) -> str:
+    return "{seed:4} {devices:3} devices  {planned_s:10.4f} s  {best_variant_s:10.4f} s  {loss:+.2%}  {variant}  {model}".format(**row)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("planner")
@@ -113,13 +117,16 @@ def main() -> None:
     options = parser.parse_args()
     first, last = map(int, options.clusters.split("-"))
     planner = str(pathlib.Path(options.planner).resolve())
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        rows = list(pool.map(lambda seed: compared(planner, seed, options), range(first, last + 1)))
+    rows = []
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for row in pool.map(lambda seed: compared(planner, seed, options), range(first, last + 1)):
+            print(formatted(row), flush=True)
+            rows.append(row)
     rows.sort(key=lambda it: -it["loss"])
-    for it in rows:
-        print("{seed:4} {devices:3} devices  {planned_s:10.4f} s  {best_variant_s:10.4f} s  {loss:+.2%}  {variant}  {model}".format(**it))
-    lost, failed = sum(it["loss"] > BAR for it in rows), sum(it["status"] not in (0, 3) for it in rows)
-    print(f"{len(rows)} clusters: {lost} lost by over {BAR:.1%}, {failed} failed")
+    lost, failed = [it for it in rows if it["loss"] > BAR], sum(it["status"] not in (0, 3) for it in rows)
+    print(f"{len(rows)} clusters: {len(lost)} lost by over {BAR:.1%}, {failed} failed")
+    for row in lost:
+        print(formatted(row))
     if options.csv:
         with open(options.csv, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, rows[0].keys())

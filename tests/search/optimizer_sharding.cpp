@@ -3,6 +3,8 @@
 #include "core/plan/target.hpp"
 #include "core/plan/target_settings.hpp"
 
+#include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -100,6 +102,44 @@ TEST_CASE("every alternative can run, and each sharding is among them") {
       }
   CHECK(seen.count({OptimizerSharding::none, GradientSync::tree, 1}) == 1);
   CHECK(seen.count({OptimizerSharding::zero1, GradientSync::hierarchical, 1}) == 1);
+}
+
+TEST_CASE("partitioned gradients are tried with every micro-batch and recomputation together") {
+  Problem problem = host_problem({2, 2, 4}, 4);
+  problem.job.automatic = {Setting::optimizer_sharding, Setting::micro_batch, Setting::recompute};
+  problem.job.execution.gradient_sync = GradientSync::ring;
+  problem.job.execution.recompute_layers = 2;  // of each stage, with `full`
+  Decisions decisions(problem);
+  std::multiset<std::tuple<OptimizerSharding, int, Recomputation>> seen;
+  for (const auto& it : decisions.alternatives(*decisions.first())) {
+    const ExecutionConfig& execution = it->problem.job.execution;
+    seen.emplace(execution.optimizer_sharding, execution.micro_batch, execution.recomputation);
+    CHECK(execution.recompute_layers.has_value() == (execution.recomputation == Recomputation::full));
+  }
+  for (const OptimizerSharding sharding : {OptimizerSharding::zero2, OptimizerSharding::zero3})
+    for (const int micro_batch : {1, 2, 4})
+      for (const Recomputation recomputation :
+           {Recomputation::none, Recomputation::selective, Recomputation::mlp, Recomputation::full}) {
+        CAPTURE(sharding, micro_batch, recomputation);
+        CHECK(seen.count({sharding, micro_batch, recomputation}) == 1);
+      }
+}
+
+TEST_CASE("every alternative is tried once") {
+  Problem problem = undecided_problem();
+  problem.job.automatic[Setting::optimizer_sharding] = true;
+  Decisions decisions(problem);
+  const auto sharded_with = [&](OptimizerSharding sharding) {
+    const auto all = decisions.alternatives(*decisions.first());
+    return *std::find_if(all.begin(), all.end(), [&](const auto& it) {
+      return it->problem.job.execution.optimizer_sharding == sharding;
+    });
+  };
+  for (const auto& base :
+       {decisions.first(), sharded_with(OptimizerSharding::zero1), sharded_with(OptimizerSharding::zero3)}) {
+    std::set<std::shared_ptr<const DecidedJob>> jobs = {base};
+    for (const auto& it : decisions.alternatives(*base)) CHECK(jobs.insert(it).second);
+  }
 }
 
 TEST_CASE("a job that fixes the synchronization is sharded with it or not at all") {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/index.hpp"
+#include "core/plan/target.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 
@@ -21,13 +22,21 @@ constexpr std::size_t max_least_memory_jobs = 16, max_short_jobs = 3;
 // never reached 1.2 times the best score, and made no plan fit in memory.
 constexpr double max_score_to_refine = 1.25;
 
-/// Reduces a shape to the available tensor-parallel groups.
-Shape limited(Shape shape, const DecidedJob& job) {
-  const int tensor_groups = static_cast<int>(job.tensor_groups.size());
-  shape.stages =
-      std::max(1, std::min({shape.stages, tensor_groups, job.model.stages.layers() / job.model.chunks}));
-  shape.replicas = std::clamp(shape.replicas, 1, tensor_groups / shape.stages);
-  return shape;
+/// Shapes for another job, as far as it has tensor-parallel groups and micro-batches: that of a plan, and
+/// with as many replicas as the plan has devices for, because the degree may be another one. With partitioned
+/// gradients, every replica is a single device.
+std::vector<Shape> shapes_for(const DecidedJob& job, const PlanCandidate& from) {
+  const int groups = static_cast<int>(job.tensor_groups.size());
+  const bool has_stages = !requires_single_devices(job.problem.job);
+  const int most_stages = std::min(groups, job.model.stages.layers() / job.model.chunks),
+            stages = std::max(1, has_stages ? std::min(from.shape().stages, most_stages) : 1),
+            most = std::max(1, std::min(groups / stages, micro_batch_count(job.problem.job))),
+            devices = static_cast<int>(pipeline_major(from.plan).size()),
+            all = devices / (stages * devices_per_stage(job.problem.job));
+  const Shape same{stages, std::clamp(from.shape().replicas, 1, most)};
+  const Shape full{stages, std::clamp(all, 1, most)};
+  if (same == full) return {same};
+  return {same, full};
 }
 
 }  // namespace
@@ -95,7 +104,9 @@ void DecisionSearch::decide_schedule_early() {
     }
 }
 
+/// With partitioned gradients, which are communicated in every micro-batch, more replicas may be slower.
 std::vector<Shape> DecisionSearch::sparse_full_shapes(const DecidedJob& job) const {
+  if (requires_single_devices(job.problem.job)) return sparse_shapes(job, state_.options.limits);
   std::vector<Shape> shapes = full_shapes(job, state_.options.limits);
   std::erase_if(shapes, [&](const Shape& shape) {
     return !std::has_single_bit(static_cast<unsigned>(shape.stages)) &&
@@ -106,22 +117,33 @@ std::vector<Shape> DecisionSearch::sparse_full_shapes(const DecidedJob& job) con
 
 bool DecisionSearch::try_alternatives() {
   const PlanCandidate before = state_.pool.best();
-  std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
+  struct Try {
+    PlanCandidate from;
+    DecidedJobPtr job;
+    std::vector<Shape> shapes;  // without those of tries of the same job before
+  };
+  std::vector<Try> tries;
+  std::set<std::pair<DecidedJobPtr, Shape>> tried;
   std::vector<PlanCandidate> bases = state_.pool.best_per_shape(varied);
   add_missing(bases, state_.pool.best_per_job(varied));
   for (const PlanCandidate& from : bases)
-    for (const DecidedJobPtr& job : state_.decisions.alternatives(*from.job)) tries.emplace_back(from, job);
+    for (const DecidedJobPtr& job : state_.decisions.alternatives(*from.job)) {
+      std::vector<Shape> shapes = shapes_for(*job, from);
+      std::erase_if(shapes, [&](const Shape& it) {
+        return !is_possible(*job, it, state_.options.limits) || !tried.emplace(job, it).second;
+      });
+      tries.push_back({from, job, std::move(shapes)});
+    }
   DecidedJobs jobs;
-  for (const auto& [from, job] : tries) jobs.push_back(job);
+  for (const Try& it : tries) jobs.push_back(it.job);
   state_.offer(static_cast<int>(tries.size()), jobs, [&](int i, const PlanScore& score) {
     std::vector<PlanCandidate> candidates;
-    const auto& [from, job] = tries[at(i)];
+    const auto& [from, job, shapes] = tries[at(i)];
     if (auto same = transfer_plan(job, from, state_.options.limits, score))
       candidates.push_back(std::move(*same));
-    const Shape shape = limited(from.shape(), *job);
-    if (!is_possible(*job, shape, state_.options.limits)) return candidates;
-    for (PlanCandidate& start : initial_plans(job, shape, score, false, 1))
-      candidates.push_back(std::move(start));
+    for (const Shape& shape : shapes)
+      for (PlanCandidate& start : initial_plans(job, shape, score, false, 1))
+        candidates.push_back(std::move(start));
     for (PlanCandidate& it : candidates)
       if (before.deficit_bytes > 0 || it.score < max_score_to_refine * before.score)
         it = refine_layer_cuts(std::move(it), score);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <set>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -153,8 +152,22 @@ std::vector<GradientSync> syncs_with_halves(const Job& job, const SettingSet& un
   return syncs;
 }
 
+/// The job with every recomputation that is open.
+std::vector<Job> open_recomputations(const Job& job, const SettingSet& undecided) {
+  if (!undecided[Setting::recompute]) return {job};
+  std::vector<Job> jobs;
+  for (const RecomputationTraits& it : recomputation_table()) {
+    if (!is_choice(job, Setting::recompute, it.name)) continue;
+    Job& other = jobs.emplace_back(job);
+    other.execution.recomputation = it.kind;
+    if (it.kind != Recomputation::full) other.execution.recompute_layers.reset();
+  }
+  return jobs;
+}
+
 /// Adds the job with every sharding, and with the settings with which it can run. Partitioned gradients are
-/// communicated once per micro-batch, so they are tried with every size that is open.
+/// communicated once per micro-batch, so they are tried with every size that is open, and as memory depends
+/// on both, with every recomputation.
 void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>& jobs) {
   for (const OptimizerShardingTraits& sharding : optimizer_sharding_table()) {
     if (!is_choice(job, Setting::optimizer_sharding, sharding.name)) continue;
@@ -179,12 +192,15 @@ void add_shardings(const Job& job, const SettingSet& undecided, std::vector<Job>
     const std::vector<int> sizes = sharding.gradients && undecided[Setting::micro_batch]
                                        ? open_micro_batches(job)
                                        : std::vector{job.execution.micro_batch};
+    const std::vector<Job> recomputations =
+        sharding.gradients ? open_recomputations(other, undecided) : std::vector{other};
     for (const GradientSync sync : syncs_with_halves(other, undecided))
-      for (const int size : sizes) {
-        other.execution.gradient_sync = sync;
-        other.execution.micro_batch = size;
-        jobs.push_back(other);
-      }
+      for (const int size : sizes)
+        for (Job recomputed : recomputations) {
+          recomputed.execution.gradient_sync = sync;
+          recomputed.execution.micro_batch = size;
+          jobs.push_back(std::move(recomputed));
+        }
   }
 }
 
@@ -486,18 +502,12 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   // is_joint
   const std::vector<int> sizes =
       undecided[Setting::micro_batch] ? open_micro_batches(job) : std::vector{job.execution.micro_batch};
-  const std::span<const RecomputationTraits> recomputations =
-      undecided[Setting::recompute] ? recomputation_table()
-                                    : std::span(&traits(job.execution.recomputation), 1);
   for (const Job& mesh : open_meshes(problem_.topology, job, problem_.job))
     for (const int size : sizes)
-      for (const RecomputationTraits& recomputation : recomputations)
-        if (is_choice(job, Setting::recompute, recomputation.name)) {
-          Job& it = jobs.emplace_back(mesh);
-          it.execution.micro_batch = size;
-          it.execution.recomputation = recomputation.kind;
-          if (recomputation.kind != Recomputation::full) it.execution.recompute_layers.reset();
-        }
+      for (Job& it : open_recomputations(mesh, undecided)) {
+        it.execution.micro_batch = size;
+        jobs.push_back(std::move(it));
+      }
   if (undecided[Setting::recompute_layers])
     for (const std::optional<int> count : recomputed_counts(job))
       add([&](Job& it) {
@@ -547,7 +557,8 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   for (Job& other : jobs)
     if (decisions_key(other) != decisions_key(job))
       if (auto it = decide_job(other, degrees_of(other));
-          it && (!has_different_groups(base) || has_different_groups(*it)))
+          it && (!has_different_groups(base) || has_different_groups(*it)) &&
+          std::find(result.begin(), result.end(), it) == result.end())
         result.push_back(std::move(it));
   return result;
 }
