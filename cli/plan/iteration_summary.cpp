@@ -262,14 +262,21 @@ class IterationWriter {
            (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
   }
 
-  /// How many layers of the stage are recomputed, if plans decide that: "3", or "0–3" of different pipelines.
+  /// How many layers of the stage are recomputed, if plans decide that: "3 of 6", or "0 to 3 of 6" in
+  /// different pipelines.
   std::string recomputed(int stage) const {
-    std::set<int> all;
+    std::set<int> all, layers;
     for (const Pipeline& pipeline : s_.plan.pipelines)
-      if (at(stage) < pipeline.stages.size())
-        all.insert(pipeline.stages[at(stage)].recompute_layers.value_or(0));
-    return all.size() == 1 ? fmt::format("{}", *all.begin())
-                           : fmt::format("{}–{}", *all.begin(), *all.rbegin());
+      if (at(stage) < pipeline.stages.size()) {
+        const Stage& it = pipeline.stages[at(stage)];
+        all.insert(it.recompute_layers.value_or(0));
+        layers.insert(it.layers.second - it.layers.first);
+      }
+    const auto range = [](const std::set<int>& counts) {
+      return counts.size() == 1 ? fmt::format("{}", *counts.begin())
+                                : fmt::format("{} to {}", *counts.begin(), *counts.rbegin());
+    };
+    return fmt::format("{} of {}", range(all), range(layers));
   }
 
   /// Memory of the device that uses the largest share of its own.

@@ -44,9 +44,10 @@ std::string format_changes(const api::PlanDiff& diff) {
   }
   std::string text = all > 0 ? truncated_table(rows, all, "devices") : "";
   if (neighbours > 0)
-    text +=
-        fmt::format("{} with the same layers, but other neighbours, micro-batches, order or recomputation\n",
-                    format_count(static_cast<long long>(neighbours), "device"));
+    text += fmt::format(
+        "{} with the same layers, but other neighbours, micro-batches, order of passes or recomputed "
+        "layers\n",
+        format_count(static_cast<long long>(neighbours), "device"));
   return text;
 }
 

@@ -111,7 +111,8 @@ struct ExecutionConfig {
   /// Groups of tensor-parallel devices in a stage, which compute different tokens.
   int token_parts() const { return context * stage_data.value_or(1); }
   /// Number of recomputed layers among `layers`, which `stages` (virtual) stages divide equally. They are the
-  /// first ones of each stage. Only meaningful if `recomputation` is not none. As needed: at most.
+  /// first ones of each stage. Only meaningful if `recomputation` is not none. With
+  /// Recomputation::as_needed, an upper limit.
   int recomputed_layers(int layers, int stages = 1) const {
     return recompute_layers ? std::min(layers, *recompute_layers * stages) : layers;
   }

@@ -609,8 +609,8 @@ constexpr auto settings = std::to_array<SettingTraits>({
          .meaning =
              "activation recomputation in the backward pass: of the activation functions of routed experts "
              "(moe_act), of the attention core (selective), of MLPs and experts (mlp), or of whole layers "
-             "(full), or of as few whole layers of each stage as its memory requires (as-needed; "
-             "`recompute_layers` in plans). "
+             "(full), or of as few whole layers in each stage as its memory requires (as-needed; the plan "
+             "gives the number of each stage). "
              "moe_act has no effect without experts, and mlp has none on models given layer by layer",
          .may_be_auto = true,
          .may_be_list = true,

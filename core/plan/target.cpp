@@ -35,7 +35,7 @@ constexpr std::array only_8_bit = {CompressionMethod::quantize_8_bit};
 
 // When their devices receive and send: core/schedule/messaging.cpp.
 constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Schedule::interleaved};
-// 1f1b becomes 1f1b-blocking: torchtitan's own class.
+// 1f1b is not listed: it becomes 1f1b-blocking, which is PyTorch's Schedule1F1B.
 constexpr std::array torchtitan_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
                                              Schedule::interleaved,          Schedule::zero_bubble_h1,
                                              Schedule::eager_one_f_one_b,    Schedule::zero_bubble_greedy};

@@ -131,10 +131,11 @@ class Requirements {
             target_.name, heterogeneous_fix()));
       for (std::size_t s = 0; s < depth; ++s)
         if (pipeline.stages[s].recompute_layers != first_.stages[s].recompute_layers)
-          reject(fmt::format(
-              "stage {} of pipelines 0 and {} recomputes different numbers of layers; {} has one number for "
-              "all replicas; {}",
-              s, p, target_.name, heterogeneous_fix()));
+          reject(
+              fmt::format("stage {} recomputes other numbers of layers in pipelines 0 and {}; {} recomputes "
+                          "the same number "
+                          "in all replicas of a stage; {}",
+                          s, p, target_.name, heterogeneous_fix()));
     });
     const int degree = tensor_of(first_.stages.front());
     for_each_stage([&](std::size_t s, const Stage& stage) {

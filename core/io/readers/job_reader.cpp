@@ -303,6 +303,15 @@ void read_profiles(const YamlValue& value, const FileReader& open_file, bool wit
   for (const YamlValue& entry : entries) read_profile_entry(entry, open_file, with_profiles, job);
 }
 
+/// "does not run `gpipe`"; a schedule that splits the backward pass may only exclude recomputation.
+std::string not_run(Target target, const TargetChange& change) {
+  const std::span<const Schedule> run = traits(target).schedules;
+  const bool splits =
+      std::any_of(run.begin(), run.end(), [&](Schedule it) { return name_of(it) == change.from; });
+  return splits ? fmt::format("runs {} only without recomputation", quote(change.from))
+                : fmt::format("does not run {}", quote(change.from));
+}
+
 /// Restricts `job`, whose other keys must have been read, to a target. Throws Error at the first setting of
 /// the file, other than `auto`, that the target cannot run.
 void read_target(const YamlValue& value, const YamlMap& map, Job& job) {
@@ -318,8 +327,8 @@ void read_target(const YamlValue& value, const YamlMap& map, Job& job) {
     if (!section) continue;
     for (const auto& [key, setting] : section->entries())
       if (key.is_word(change.key.substr(dot + 1)) && !setting.is_word("auto"))
-        throw setting.value_error(fmt::format("target {} does not run {}; expected {}, or no such key",
-                                              name_of(*target), quote(change.from), quote(change.to)));
+        throw setting.value_error(fmt::format("target {} {}; expected {}, or no such key", name_of(*target),
+                                              not_run(*target, change), quote(change.to)));
   }
 }
 

@@ -14,7 +14,7 @@
 namespace dtfm::io {
 namespace {
 
-/// " (0 to 12 layers of a stage)"; empty if the plan does not say.
+/// " (0 to 12 layers per stage)"; empty if the plan does not say.
 std::string format_recompute_layers(const Plan& plan) {
   std::optional<int> fewest, most;
   for (const Pipeline& pipeline : plan.pipelines)
@@ -24,8 +24,7 @@ std::string format_recompute_layers(const Plan& plan) {
         most = std::max(most.value_or(*count), *count);
       }
   if (!fewest) return "";
-  return fmt::format(" ({}{} layers of a stage)", *fewest,
-                     fewest == most ? "" : fmt::format(" to {}", *most));
+  return fmt::format(" ({}{} layers per stage)", *fewest, fewest == most ? "" : fmt::format(" to {}", *most));
 }
 
 }  // namespace

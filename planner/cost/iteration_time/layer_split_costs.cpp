@@ -34,7 +34,8 @@ LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<
       held_(model.schedule, model.chunks),
       hop_kinds_(stage_resources_.size()),
       hops_(stage_resources_.size() * at(model.stages.layers() + 1)),
-      needs_(model.by_degree.size(), std::vector<std::vector<StageNeeds>>(at(model.stages.layers() + 1))) {
+      needs_(model.by_degree.size(), std::vector<std::vector<StageNeeds>>(at(model.stages.layers() + 1))),
+      needs_of_none_(needs_) {
   Weights most;
   for (const StageChain& chain : pipelines) {
     DTFM_ASSERT(chain.devices.size() == stage_resources_.size());
@@ -225,17 +226,24 @@ double LayerSplitCosts::memory_utilization(int stage, std::pair<int, int> layers
   if (limits_[at(stage)].empty()) return 0;
   if (row_ != layers.first) {
     row_ = layers.first;
-    for (auto& of_degree : needs_)
-      for (auto& of_end : of_degree) of_end.clear();
+    for (NeedsByDegree* all : {&needs_, &needs_of_none_})
+      for (auto& of_degree : *all)
+        for (auto& of_end : of_degree) of_end.clear();
   }
-  // The number of recomputed layers may differ between stages with the same layers.
-  const bool is_cached = !traits(model_.problem.job.execution.recomputation).is_per_stage;
-  const int recomputed = recomputed_of(stage, layers);
+  const ExecutionConfig& execution = model_.problem.job.execution;
+  const int recomputed = execution.recomputed_layers(layers.second - layers.first);
   double most = 0;
   for (const Limit& limit : limits_[at(stage)]) {
-    std::vector<StageNeeds>& needs = needs_[model_.number_of_degree[limit.degree]][at(layers.second)];
-    if (needs.empty() || !is_cached) needs = needs_of(model_.stages_of(limit.degree), layers, recomputed);
-    most = std::max(most, limit.held.max_bytes(needs) / limit.capacity);
+    const auto utilization = [&](NeedsByDegree& all, int count) {
+      std::vector<StageNeeds>& needs = all[model_.number_of_degree[limit.degree]][at(layers.second)];
+      if (needs.empty()) needs = needs_of(model_.stages_of(limit.degree), layers, count);
+      return limit.held.max_bytes(needs) / limit.capacity;
+    };
+    double share = utilization(needs_, recomputed);
+    // As in fewest_recomputed: it fits with some number if it does with none or with all.
+    if (share > 1 && traits(execution.recomputation).is_per_stage)
+      if (const double of_none = utilization(needs_of_none_, 0); of_none <= 1) share = of_none;
+    most = std::max(most, share);
   }
   return most;
 }

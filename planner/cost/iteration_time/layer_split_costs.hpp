@@ -98,7 +98,8 @@ class LayerSplitCosts {
   std::vector<ResourceTime> hops_;               // [stage][end]
   // Cache of the memory of stages that begin with layer `row_`, by tensor degree, end and chunk.
   int row_ = -1;
-  std::vector<std::vector<std::vector<StageNeeds>>> needs_;
+  using NeedsByDegree = std::vector<std::vector<std::vector<StageNeeds>>>;
+  NeedsByDegree needs_, needs_of_none_;  // the latter if no layer is recomputed
 };
 
 }  // namespace dtfm::cost

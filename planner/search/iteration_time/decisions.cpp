@@ -277,6 +277,7 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   if (job.automatic[Setting::recompute])
     for (const RecomputationTraits& it : recomputation_table())  // the last one needs the least memory
       if (is_choice(job, Setting::recompute, it.name)) job.execution.recomputation = it.kind;
+  if (job.execution.recomputation != Recomputation::full) job.execution.recompute_layers.reset();
   if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
     if (job.automatic[Setting::activations]) job.execution.compression.activations = strongest;
     if (job.automatic[Setting::gradients]) job.execution.compression.gradients = strongest;
@@ -479,6 +480,10 @@ std::vector<std::vector<Job>> Decisions::least_memory_jobs() const {
     for (const RecomputationTraits& recomputation : recomputation_table()) {
       if (undecided[Setting::recompute] ? !is_choice(begin, Setting::recompute, recomputation.name)
                                         : recomputation.kind != begin.execution.recomputation)
+        continue;
+      // As needed, stages need least memory with all layers recomputed.
+      if (undecided[Setting::recompute] && recomputation.is_per_stage &&
+          is_choice(begin, Setting::recompute, name_of(Recomputation::full)))
         continue;
       Job job = mesh;
       job.execution.recomputation = recomputation.kind;
