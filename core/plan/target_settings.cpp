@@ -61,7 +61,7 @@ std::optional<SettingValue> nearest(const TargetTraits& target, const Job& job, 
                                     const std::vector<SettingValue>& run, bool decides) {
   if (setting == Setting::gradient_sync) return same_sharing(run, job);
   if (setting == Setting::schedule) return same_order(target, run, job);
-  if (setting == Setting::recompute) return same_recomputation(target, job);
+  if (setting == Setting::recompute && decides) return same_recomputation(target, job);
   if (setting == Setting::optimizer_sharding && decides) return weaker_sharding(target, job);
   return std::nullopt;
 }
@@ -137,11 +137,28 @@ std::vector<TargetChange> restrict_to_target(Job& job, Target target) {
   return restrict_settings(job, target, false);
 }
 
+namespace {
+
+/// Drops the numbers of recomputed layers of stages, and the recomputation if they are 0.
+void leave_recomputation_to_settings(Plan& plan) {
+  bool none = traits(plan.execution.recomputation).is_per_stage;
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages) {
+      none = none && stage.recompute_layers == 0;
+      stage.recompute_layers.reset();
+    }
+  if (none) plan.execution.recomputation = Recomputation::none;
+}
+
+}  // namespace
+
 TargetedPlan run_on_target(const Plan& plan, const Job& job, Target target) {
-  check_runnable(traits(target), plan, job);
   TargetedPlan result{job, plan, {}};
+  if (!has(traits(target).recomputations, plan.execution.recomputation))
+    leave_recomputation_to_settings(result.plan);
+  check_runnable(traits(target), result.plan, job);
   result.job.automatic = {};
-  result.job.execution = plan.execution;
+  result.job.execution = result.plan.execution;
   result.job.parallelism.tensor = plan.tensor;
   result.job.parallelism.uniform_pipelines = traits(target).uniform_pipelines;
   result.changes = restrict_settings(result.job, target, true);

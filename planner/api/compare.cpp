@@ -9,6 +9,7 @@
 #include "planner/api/find_plans.hpp"
 #include "planner/api/replanner.hpp"
 #include "core/base/index.hpp"
+#include "planner/cost/iteration_time/planned_order.hpp"
 #include "core/plan/target.hpp"
 #include "simulator/report/run_totals.hpp"
 
@@ -87,7 +88,10 @@ sim::SimReport simulate_layout(const CompareRequest& request, const ChosenLayout
   const Problem scheme_problem{problem.topology, chosen.layout ? chosen.layout->job : problem.job,
                                problem.constants, problem.roofline};  // outlives the run
   if (replans) sim.replan = make_replanner(scheme_problem);
-  return simulate_chosen(problem, chosen, scenario, sim);
+  if (!chosen.layout) return simulate_chosen(problem, chosen, scenario, sim);
+  ChosenLayout complete = chosen;
+  complete.layout->plan = cost::with_planned_orders(scheme_problem, std::move(complete.layout->plan));
+  return simulate_chosen(problem, complete, scenario, sim);
 }
 
 ComparedRun make_run(const CompareRequest& request, const ChosenLayout& chosen, const sim::Scenario& scenario,

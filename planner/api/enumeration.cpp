@@ -4,15 +4,33 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/plan/settings.hpp"
 #include "planner/search/iteration_time/enumeration.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 
 namespace dtfm::api {
 namespace {
+
+/// Whether plans may recompute layers by stage. Those of an enumeration recompute as few as memory requires,
+/// but with more, or with flushes and fewer, a schedule may have room for a faster order.
+bool may_recompute_more(const Job& job) {
+  const std::span<const RecomputationTraits> all = recomputation_table();
+  const auto has_room = [](const ScheduleTraits& it) {
+    return it.has_planned_warm_up || it.has_planned_passes || it.forwards_first;
+  };
+  return std::any_of(all.begin(), all.end(),
+                     [&](const RecomputationTraits& it) {
+                       return it.is_per_stage && allows(job, Setting::recompute, it.name);
+                     }) &&
+         std::any_of(schedule_table().begin(), schedule_table().end(), [&](const ScheduleTraits& it) {
+           return has_room(it) && allows(job, Setting::schedule, it.name);
+         });
+}
 
 /// Bounds assume an iteration barrier: overlapping iterations may take less time.
 bool supports_enumeration(const PlanRequest& request) {
@@ -78,7 +96,7 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
   }
   keep_finalists(options, better);
   better.found.evaluations = result.found.evaluations;
-  better.found.stopped = search::Stopped::optimal;
+  if (!may_recompute_more(request.problem.job)) better.found.stopped = search::Stopped::optimal;
   result = std::move(better);
   return true;
 }
@@ -101,7 +119,10 @@ FoundPlans search_and_enumerate(const PlanRequest& given) {
   PlanRequest first = request;  // its time limit is that of all steps
   first.options.common.evaluations = first_evaluations;
   FoundPlans result = search_and_simulate(first);
-  if (improve_by_enumeration(request, first_limits(limits), result)) return result;
+  // Without a proof, the whole search may find better plans.
+  if (!may_recompute_more(request.problem.job) &&
+      improve_by_enumeration(request, first_limits(limits), result))
+    return result;
   if (is_stopped(until_time_limit(request.options.common))) {
     result.found.stopped =
         is_stopped(request.options.common) ? search::Stopped::interrupted : search::Stopped::time_limit;

@@ -47,10 +47,11 @@ std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandid
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
-    return std::tuple(finalist_results[i].is_preliminary,
-                      value_of(candidates[i], finalist_results[i].seconds, finalist_results[i], request),
-                      pipeline_major(candidates[i].plan).size(), candidates[i].iteration_s,
-                      candidates[i].plan.execution.optimizer_sharding);
+    const double simulated =
+        value_of(candidates[i], finalist_results[i].seconds, finalist_results[i], request);
+    return std::tuple(finalist_results[i].is_preliminary, simulated,
+                      std::isfinite(simulated) ? pipeline_major(candidates[i].plan).size() : 0,
+                      candidates[i].iteration_s, candidates[i].plan.execution.optimizer_sharding);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });

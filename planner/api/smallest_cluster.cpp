@@ -57,7 +57,8 @@ class ClusterSearch {
     const KindCounts all = all_counts();
     const ClusterTrial& whole = try_counts(all);
     set_bound(result);
-    if (whole.is_enough) result.is_exhaustive = can_enumerate() ? enumerate(result.lower_bound) : descend();
+    // A short search that misses the limit on all devices may meet it on fewer.
+    if (whole.plan) result.is_exhaustive = can_enumerate() ? enumerate(result.lower_bound) : descend();
     PlanAnswer answer = final_plan(result);
     for (const auto& [counts, trial] : ranked_trials()) result.tried.push_back(tried(counts, trial));
     answer.smallest_cluster = std::move(result);

@@ -104,6 +104,15 @@ TEST_CASE("without a horizon, devices that left for good count as hardly ever av
   }
 }
 
+TEST_CASE("if no plan completes an iteration, the fastest undisturbed one is chosen") {
+  Problem problem = tight_problem();
+  problem.topology.edit().gpus[0].memory = Bytes(1e15);
+  const FoundPlans result = find_plans(request_under(problem, departures({{1, 0}, {1, 1}}, 1000)));
+  CHECK(!result.completes_iteration());
+  CHECK(result.best().plan == result.found.finalists.front().plan);
+  CHECK(pipeline_major(result.best().plan).size() == 2);
+}
+
 // The only device that never leaves has no known speed.
 TEST_CASE("devices that cannot be used do not end the search for plans for churn") {
   Problem problem = tight_problem();

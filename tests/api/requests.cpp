@@ -445,6 +445,17 @@ TEST_CASE("compare runs the requested schemes under every scenario") {
   CHECK(comparison.schemes.front().runs.front().time_ratio == 1);
 }
 
+TEST_CASE("compared schemes recompute only as much as they need") {
+  const auto seconds = [](Recomputation recomputation) {
+    api::CompareRequest request{small_problem()};
+    request.problem.job.execution.recomputation = recomputation;
+    request.schemes = {"megatron"};
+    return api::compare(request).schemes.front().runs.front().seconds_per_batch;
+  };
+  CHECK(seconds(Recomputation::as_needed) == seconds(Recomputation::none));
+  CHECK(seconds(Recomputation::full) > 1.1 * seconds(Recomputation::none));
+}
+
 // Two replicas of 2e8 parameters fit in memory only if they share the optimizer state (see churn_plans.cpp).
 TEST_CASE("compare plans with a sharded optimizer if it survives the departures") {
   api::CompareRequest request;

@@ -36,6 +36,13 @@ int replicas_of(const Plan& plan) {
   return static_cast<int>(plan.pipelines.size());
 }
 
+/// Different numbers in different stages.
+void set_recompute_layers(int seed, Plan& plan) {
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      stage.recompute_layers = ++seed % (stage.layers.second - stage.layers.first + 1);
+}
+
 void check_random_plans(std::uint64_t seeds, bool shared) {
   std::uint64_t fitting = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
@@ -49,10 +56,13 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     problem.job.parallelism.scatter_gather = seed % 6 == 0;
     if (problem.job.execution.recomputation == Recomputation::full && seed % 2 == 0)
       problem.job.execution.recompute_layers = static_cast<int>(seed % 5);
+    if (problem.job.execution.recomputation == Recomputation::full && seed % 4 == 1)
+      problem.job.execution.recomputation = Recomputation::as_needed;
     const int tensor = problem.topology->size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
     if (rng.below(2) == 0) split_virtual_stages(rng, plan);
+    if (seed % 8 == 1) set_recompute_layers(static_cast<int>(seed), plan);
     const ExecutionConfig& how = problem.job.execution;
     CAPTURE(seed, shared, tensor, any_degree, stages_of(plan), replicas_of(plan), how.schedule,
             how.gradient_sync, how.overlap, how.flush.value_or(0), how.chunks.value_or(1));

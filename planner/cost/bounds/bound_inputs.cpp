@@ -131,8 +131,8 @@ MemoryBound memory_bound(const IterationModel& model, const std::vector<int>& de
   // Per device of a stage at the largest degree. A stage at the smallest degree holds the fewest copies of
   // what tensor parallelism replicates.
   const StageCosts& fewest = model.by_degree.front();
-  bound.per_micro_batch = fewest.needs({0, costs.layers()}, replicas, costs.layers()).per_micro_batch *
-                          model.smallest_degree_share();
+  bound.per_micro_batch =
+      fewest.memory().least_kept_bytes({0, costs.layers()}) * model.smallest_degree_share();
   bound.state_before = {0};
   for (int layer = 0; layer < costs.layers(); ++layer) {
     // The increment for a stage that begins at the first layer, so that tied parameters count only once.

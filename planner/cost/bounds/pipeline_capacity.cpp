@@ -105,7 +105,7 @@ bool stage_fits(const BoundInputs& in, std::pair<int, int> layers, int in_flight
   const MemoryBound& memory = in.memory;
   return memory.has(
       memory.state_before[at(layers.second)] - memory.state_before[at(layers.first)] +
-          in_flight * in.model.by_degree.front().kept_bytes(layers) * in.model.smallest_degree_share(),
+          in_flight * in.model.by_degree.front().least_kept_bytes(layers) * in.model.smallest_degree_share(),
       1);
 }
 

@@ -26,6 +26,11 @@ int fewest_recomputed(const StageCosts& costs, std::span<const std::pair<int, in
   int most = 0;
   for (const auto& [first, end] : chunks) most = std::max(most, end - first);
   if (fits(0)) return 0;
+  if (!costs.memory().recomputing_saves()) {
+    for (int count = 1; count < most; ++count)
+      if (fits(count)) return count;
+    return most;
+  }
   if (!fits(most)) return most;
   int too_few = 0, enough = most;
   while (enough - too_few > 1) {

@@ -532,7 +532,10 @@ int max_fitting_flush(const IterationModel& model, const Plan& plan) {
   double least = std::numeric_limits<int>::max();
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const StageNeeds needs = model.stages_of(stage.devices.size()).needs(stage.layers, replicas);
+      const int layers = stage.layers.second - stage.layers.first;
+      const StageNeeds needs =
+          model.stages_of(stage.devices.size())
+              .needs(stage.layers, replicas, recomputed_layers(model.problem.job.execution, stage, layers));
       for (const int device : stage.devices) {
         const int gpu = topology.devices[at(device)].gpu;
         if (gpu < 0 || needs.per_micro_batch <= 0) continue;

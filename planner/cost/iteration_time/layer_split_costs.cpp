@@ -240,9 +240,15 @@ double LayerSplitCosts::memory_utilization(int stage, std::pair<int, int> layers
       return limit.held.max_bytes(needs) / limit.capacity;
     };
     double share = utilization(needs_, recomputed);
-    // As in fewest_recomputed: it fits with some number if it does with none or with all.
-    if (share > 1 && traits(execution.recomputation).is_per_stage)
-      if (const double of_none = utilization(needs_of_none_, 0); of_none <= 1) share = of_none;
+    if (share > 1 && traits(execution.recomputation).is_per_stage) {
+      const StageCosts& costs = model_.stages_of(limit.degree);
+      // As in fewest_recomputed: if recomputing saves, it fits with some number if it does with none or all.
+      const double other =
+          costs.memory().recomputing_saves()
+              ? utilization(needs_of_none_, 0)
+              : limit.held.max_bytes(needs_of(costs, layers, recomputed_of(stage, layers))) / limit.capacity;
+      if (other <= 1) share = other;
+    }
     most = std::max(most, share);
   }
   return most;

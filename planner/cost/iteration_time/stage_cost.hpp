@@ -97,9 +97,11 @@ class StageCosts {
   StageNeeds needs(std::pair<int, int> layers, int replicas) const {
     return needs(layers, replicas, recomputed(layers));
   }
-  /// Activations that each device keeps of a micro-batch, without buffers for messages.
-  double kept_bytes(std::pair<int, int> layers) const {
-    return memory_.kept_bytes(layers, recomputed(layers));
+  /// Activations that each device keeps of a micro-batch at least, without buffers for messages.
+  double least_kept_bytes(std::pair<int, int> layers) const {
+    return traits(problem_.job.execution.recomputation).is_per_stage
+               ? memory_.least_kept_bytes(layers)
+               : memory_.kept_bytes(layers, recomputed(layers));
   }
   double model_flops() const { return model_flops_; }  // per sequence: forward and backward
   /// Bytes of state that a device must load to take over the stage.

@@ -33,7 +33,8 @@ StageMemory::StageMemory(const Job& job, double process_bytes, int devices)
   const RecomputationTraits& recomputation = traits(job.execution.recomputation);
   const double micro_batch = job.execution.micro_batch;
   std::vector<double> working;
-  kept_ = whole_ = {0};
+  kept_ = whole_ = least_ = {0};
+  const bool may_keep = job.execution.min_recomputed_layers(1) == 0;
   for (std::size_t layer = 0; layer < chain.size(); ++layer) {
     const Layer held = of_device(chain[layer]);
     // The input of the first layer is assumed to be as large as its output.
@@ -41,6 +42,9 @@ StageMemory::StageMemory(const Job& job, double process_bytes, int devices)
     held_output_.push_back(input.value() * micro_batch);
     kept_.push_back(kept_.back() + recomputation.kept(held, input).value() * micro_batch);
     whole_.push_back(whole_.back() + held.activation_memory.value() * micro_batch);
+    const double kept = kept_.back() - kept_[layer], whole = whole_.back() - whole_[layer];
+    least_.push_back(least_.back() + (may_keep ? std::min(kept, whole) : kept));
+    recomputing_saves_ = recomputing_saves_ && kept <= whole;
     working.push_back(recomputation.working(held).value() * micro_batch);
   }
   working_ = RangeMax(std::move(working));
@@ -100,6 +104,10 @@ StageNeeds StageMemory::needs(std::pair<int, int> range, int replicas, int recom
 double StageMemory::kept_bytes(std::pair<int, int> range, int recomputed) const {
   const int middle = range.first + recomputed;
   return between(kept_, {range.first, middle}) + between(whole_, {middle, range.second});
+}
+
+double StageMemory::least_kept_bytes(std::pair<int, int> layers) const {
+  return between(least_, layers);
 }
 
 }  // namespace dtfm::cost

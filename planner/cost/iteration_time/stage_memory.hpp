@@ -33,6 +33,11 @@ class StageMemory {
   StageNeeds needs(std::pair<int, int> layers, int replicas, int recomputed) const;
   /// Activations that each device keeps of a micro-batch, without buffers for messages.
   double kept_bytes(std::pair<int, int> layers, int recomputed) const;
+  /// The same at least, whatever the job lets the layers recompute.
+  double least_kept_bytes(std::pair<int, int> layers) const;
+  /// Whether every layer keeps less, or as much, if it is recomputed. (Its input may be larger than all of
+  /// its activations.)
+  bool recomputing_saves() const { return recomputing_saves_; }
 
  private:
   void find_partitioned_state(const Job& job);
@@ -43,7 +48,9 @@ class StageMemory {
   bool recomputes_, partitions_weights_, buffers_boundaries_;
   /// Bytes per parameter: on every replica, and of all replicas together.
   double held_ = 0, partitioned_ = 0;
-  std::vector<double> held_output_;   // bytes of the activation before each layer
+  std::vector<double> held_output_;  // bytes of the activation before each layer
+  bool recomputing_saves_ = true;
+  std::vector<double> least_;         // prefix sums for least_kept_bytes
   std::vector<double> kept_, whole_;  // prefix sums for one device; the latter if no layer is recomputed
   RangeMax working_;                  // by layer
   RangeMax unpartitioned_;            // by layer: bytes of state that exist as a whole during its passes
