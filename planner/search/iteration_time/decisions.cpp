@@ -275,8 +275,10 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
       !requires_single_devices(job))
     job.execution.schedule = Schedule::eager_one_f_one_b;
   if (job.automatic[Setting::recompute])
-    for (const RecomputationTraits& it : recomputation_table())  // the last one needs the least memory
-      if (is_choice(job, Setting::recompute, it.name)) job.execution.recomputation = it.kind;
+    for (const RecomputationTraits& it : recomputation_table())  // full, the last but one, needs least memory
+      if (is_choice(job, Setting::recompute, it.name) &&
+          !(it.is_per_stage && job.execution.recomputation == Recomputation::full))
+        job.execution.recomputation = it.kind;
   if (job.execution.recomputation != Recomputation::full) job.execution.recompute_layers.reset();
   if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
     if (job.automatic[Setting::activations]) job.execution.compression.activations = strongest;
