@@ -15,6 +15,7 @@
 #include "core/plan/settings.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/target.hpp"
+#include "planner/cost/iteration_time/fewest_recomputed.hpp"
 
 namespace dtfm::search {
 
@@ -127,19 +128,10 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
-/// Least memory of the devices of a tensor-parallel group; infinite if it is not known.
-double memory_of(const Topology& topology, const std::vector<int>& group) {
-  double least = infinity;
-  for (const int device : group)
-    if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
-      least = std::min(least, topology.gpus[at(gpu)].memory.value());
-  return least;
-}
-
 /// How many groups have at least as much memory as each of them.
 std::set<int> groups_by_memory(const Topology& topology, const Groups& groups) {
   std::map<double, int, std::greater<>> counts;
-  for (const std::vector<int>& group : groups) ++counts[memory_of(topology, group)];
+  for (const std::vector<int>& group : groups) ++counts[cost::least_memory(topology, group)];
   std::set<int> sums;
   int sum = 0;
   for (const auto& [memory, count] : counts) sums.insert(sum += count);
@@ -186,7 +178,7 @@ Plan lay_out(const DecidedJob& job, const Shape& shape, const Groups& groups) {
 std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& limits, StageCounts counts) {
   const Topology& topology = job.problem.topology;
   const auto has_more = [&](const auto& a, const auto& b) {
-    return memory_of(topology, a) > memory_of(topology, b);
+    return cost::least_memory(topology, a) > cost::least_memory(topology, b);
   };
   Groups descending = job.tensor_groups;
   std::stable_sort(descending.begin(), descending.end(), has_more);
