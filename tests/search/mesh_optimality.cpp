@@ -6,6 +6,7 @@
 
 #include "core/base/rng.hpp"
 #include "core/plan/stage_mesh.hpp"
+#include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/heterogeneous_hosts.hpp"
@@ -77,6 +78,19 @@ double min_of_all(const Problem& problem) {
 }
 
 }  // namespace
+
+TEST_CASE("stages of different tensor degrees never divide experts or sequences") {
+  const Problem problem = random_problem(0);
+  Decisions decisions(problem);
+  const auto mixed = decisions.with_any_degree(*decisions.first());
+  REQUIRE(mixed);
+  const auto alternatives = decisions.alternatives(*mixed);
+  CHECK_FALSE(alternatives.empty());
+  for (const auto& it : alternatives) {
+    CHECK(it->problem.job.execution.expert == 1);
+    CHECK(it->problem.job.execution.token_parts() == 1);
+  }
+}
 
 TEST_CASE("the search finds the optimum over all degrees of a stage") {
   int fitting = 0, experts = 0, sequences = 0;

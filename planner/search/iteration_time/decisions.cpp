@@ -228,11 +228,9 @@ bool is_joint(Setting setting) {
          setting == Setting::context || setting == Setting::expert;
 }
 
-/// Whether stages of the job may have other tensor degrees than `base`, or different ones.
-bool may_vary_degrees(const Job& undecided, const DecidedJob& base) {
-  return undecided.automatic[Setting::tensor] && !requires_uniform_pipelines(base) &&
-         !requires_single_devices(base.problem.job) && base.problem.job.execution.expert == 1 &&
-         base.problem.job.execution.token_parts() == 1;
+/// Stages whose devices also share experts or sequences all have one degree.
+bool may_mix_degrees(const Job& job) {
+  return job.execution.expert == 1 && job.execution.token_parts() == 1;
 }
 
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
@@ -397,9 +395,14 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
   return make_job(job, degrees, is_mixed ? same_degrees(degrees.back()) : std::vector<int>());
 }
 
+bool Decisions::may_vary_degrees(const DecidedJob& base) const {
+  return problem_.job.automatic[Setting::tensor] && !requires_uniform_pipelines(base) &&
+         !requires_single_devices(base.problem.job) && may_mix_degrees(base.problem.job);
+}
+
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const DecidedJob& base) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
-  if (!may_vary_degrees(problem_.job, base)) return result;
+  if (!may_vary_degrees(base)) return result;
   for (const int tensor : tensor_degrees(problem_.topology, base.problem.job)) {
     Job job = base.problem.job;
     job.parallelism.tensor = tensor;
@@ -410,7 +413,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const De
 }
 
 std::shared_ptr<const DecidedJob> Decisions::with_any_degree(const DecidedJob& base) {
-  if (!may_vary_degrees(problem_.job, base) || base.has_mixed_degrees()) return nullptr;
+  if (!may_vary_degrees(base) || base.has_mixed_degrees()) return nullptr;
   const std::vector<int> degrees = tensor_degrees(problem_.topology, base.problem.job);
   for (auto most = degrees.rbegin(); most != degrees.rend() && *most > 1; ++most) {
     const std::vector<int> chain = chain_of(degrees, *most);
@@ -424,7 +427,7 @@ std::shared_ptr<const DecidedJob> Decisions::with_any_degree(const DecidedJob& b
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const DecidedJob& base) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
-  if (!may_vary_degrees(problem_.job, base)) return result;
+  if (!may_vary_degrees(base)) return result;
   std::set<int> models;
   for (const Device& device : problem_.topology->devices) models.insert(device.gpu + 1);
   if (models.size() < 2) return result;
@@ -559,7 +562,10 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     for (const Setting setting : {Setting::context_exchange, Setting::expert_dispatch})
       if (undecided[setting] && (has_no_effect(other, setting) || !mesh_obstacle(other).empty()))
         traits(setting).set(other, traits(setting).get(problem_.job));
-  std::erase_if(jobs, [&](const Job& other) { return !is_consistent(other, undecided); });
+  const bool is_mixed = !base.max_degrees.empty();
+  std::erase_if(jobs, [&](const Job& other) {
+    return !is_consistent(other, undecided) || (is_mixed && !may_mix_degrees(other));
+  });
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
     if (decisions_key(other) != decisions_key(job))
