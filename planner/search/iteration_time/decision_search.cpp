@@ -15,6 +15,7 @@ namespace {
 
 // Chosen by hand.
 constexpr std::size_t varied = 4;             // plans of different shapes, and of different jobs
+constexpr std::size_t max_families = 48;      // of which other decisions are tried
 constexpr std::size_t jobs_per_schedule = 8;  // decided jobs with which other schedules are tried
 // Jobs that need least memory: if a plan may fit, and to find the plan that exceeds memory least.
 constexpr std::size_t max_least_memory_jobs = 16, max_short_jobs = 3;
@@ -67,11 +68,20 @@ void DecisionSearch::refine_best() {
                [&](int, const PlanScore& score) { return std::vector{refine_layer_cuts(best, score)}; });
 }
 
+/// Jobs of one degree come first, then those with as large groups as each host has.
 void DecisionSearch::offer_least_memory(const LeastMemory& least, StageCounts counts, std::size_t most) {
+  DecidedJobs jobs, mixed;
   for (std::size_t i = 0; i < std::min(least.jobs.size(), most); ++i) {
-    if (state_.pool.has_fitting() || state_.is_over()) return;
     const DecidedJobPtr job = state_.decisions.decide(least.jobs[i]);
     if (!job) continue;
+    jobs.push_back(job);
+    if (least.shortage) continue;
+    for (const DecidedJobPtr& it : state_.decisions.mixed_degrees(*job))
+      if (std::find(mixed.begin(), mixed.end(), it) == mixed.end()) mixed.push_back(it);
+  }
+  jobs.insert(jobs.end(), mixed.begin(), mixed.end());
+  for (const DecidedJobPtr& job : jobs) {
+    if (state_.pool.has_fitting() || state_.is_over()) return;
     const std::vector<Plan> plans = least_memory_plans(*job, state_.options.limits, counts);
     state_.offer(static_cast<int>(plans.size()), {job}, [&](int plan, const PlanScore& score) {
       return std::vector{fit_plan(job, plans[at(plan)], score)};
@@ -185,22 +195,34 @@ void DecisionSearch::decide() {
     if (done.insert(best).second) screening_.screen_shapes(best);
     state_.record_convergence();
   }
-  for (const DecidedJobPtr& job : state_.decisions.mixed_degrees(*state_.pool.best().job))
-    screening_.screen_coarse_grid(job);
-  if (const DecidedJobPtr job = state_.decisions.with_any_degree(*state_.pool.best().job))
-    screening_.screen_coarse_grid(job);
+  if (const DecidedJobPtr base = best_job_of_varied_degrees()) {
+    for (const DecidedJobPtr& job : state_.decisions.mixed_degrees(*base)) screening_.screen_coarse_grid(job);
+    if (const DecidedJobPtr job = state_.decisions.with_any_degree(*best_job_of_varied_degrees()))
+      screening_.screen_coarse_grid(job);
+  }
   decide_degrees_by_gpu();
-  const DecidedJobPtr best = state_.pool.best().job;
-  if (best->has_mixed_degrees() && !state_.is_over()) screening_.screen_near_best(best);
+  const DecidedJobPtr best = best_job_of_varied_degrees();
+  if (best && best->has_mixed_degrees() && !state_.is_over()) screening_.screen_near_best(best);
+}
+
+/// The job of the best plan whose stages may have other tensor degrees. The best plan of all may not, for
+/// example because it partitions gradients. Null if there is none.
+DecidedJobPtr DecisionSearch::best_job_of_varied_degrees() const {
+  const DecidedJobs jobs = state_.pool.best_jobs(state_.max_kept);
+  const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const DecidedJobPtr& it) {
+    return state_.decisions.may_vary_degrees(*it);
+  });
+  return job == jobs.end() ? nullptr : *job;
 }
 
 /// Changes the tensor degree on one GPU model at a time, then the other decisions, as long as that helps.
 void DecisionSearch::decide_degrees_by_gpu() {
   for (int round = 0; round < decision_rounds && !state_.is_over(); ++round) {
-    const PlanCandidate before = state_.pool.best();
-    for (const DecidedJobPtr& job : state_.decisions.degrees_by_gpu(*before.job))
+    const DecidedJobPtr before = best_job_of_varied_degrees();
+    if (!before) return;
+    for (const DecidedJobPtr& job : state_.decisions.degrees_by_gpu(*before))
       screening_.offer_initial_plans(job, full_shapes(*job, state_.options.limits), false);
-    if (state_.pool.best().job == before.job || state_.is_over()) return;
+    if (best_job_of_varied_degrees() == before || state_.is_over()) return;
     try_alternatives();
     state_.record_convergence();
   }

@@ -35,6 +35,7 @@ class DecisionSearch {
   std::vector<Shape> sparse_full_shapes(const DecidedJob& job) const;
   void screen_micro_batches();
   void decide_degrees_by_gpu();
+  DecidedJobPtr best_job_of_varied_degrees() const;
 
   SearchState& state_;
   PlanScreening& screening_;
