@@ -20,6 +20,8 @@
 namespace dtfm::search {
 namespace {
 
+constexpr std::size_t min_planned = 32;  // plans that get planned orders, at least; chosen by hand
+
 std::string describe_available(const DecidedJob& job) {
   const Job& of = job.problem.job;
   const std::string target =
@@ -153,15 +155,24 @@ class IterationSearch {
     if (static_cast<int>(finalists.size()) > std::max(2, state_.options.finalists)) finalists.pop_back();
   }
 
+  /// The estimates of the search assume orders that planned ones may improve by several per cent, so more
+  /// plans than finalists get planned orders, and the best of these are finalists.
+  void plan_orders_of_finalists() {
+    const std::size_t limit = at(state_.options.finalists);
+    result_.finalists = state_.pool.finalists(state_.options.warm ? limit : std::max(limit, min_planned));
+    if (state_.options.warm) minimize_finalist_migration();
+    PlanPool planned(result_.finalists.size());
+    for (PlanCandidate& it : result_.finalists)
+      planned.keep(with_planned_orders(std::move(it), state_.decisions.undecided_job(), state_.score));
+    result_.finalists = planned.finalists(limit);
+  }
+
   void finish() {
     if (best_before_exclusion_) state_.pool.keep(*best_before_exclusion_);
     result_.evaluations = state_.budget.evaluated();
     result_.convergence = std::move(state_.convergence);
     result_.front = state_.pareto_front.plans();
-    result_.finalists = state_.pool.finalists(at(state_.options.finalists));
-    if (state_.options.warm) minimize_finalist_migration();
-    for (PlanCandidate& it : result_.finalists)
-      it = with_planned_orders(std::move(it), state_.decisions.undecided_job(), state_.score);
+    plan_orders_of_finalists();
     if (state_.best_undisturbed)
       result_.fastest_undisturbed =
           with_planned_orders(*state_.best_undisturbed, state_.decisions.undecided_job(), state_.score);

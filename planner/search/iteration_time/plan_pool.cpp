@@ -47,11 +47,12 @@ std::map<std::pair<int, int>, int> device_kinds(const PlanCandidate& it) {
   return counts;
 }
 
-/// Whether the plans have the same layout, schedule and kinds of devices, so that estimates of both probably
-/// have the same error.
+/// Whether the plans have the same layout, schedule, recomputation and kinds of devices, so that estimates of
+/// both probably have the same error.
 bool are_similar(const PlanCandidate& a, const PlanCandidate& b) {
   return a.shape() == b.shape() && a.plan.execution.schedule == b.plan.execution.schedule &&
          a.plan.execution.chunks == b.plan.execution.chunks &&
+         a.plan.execution.recomputation == b.plan.execution.recomputation &&
          tensor_degrees(a.plan) == tensor_degrees(b.plan) && device_kinds(a) == device_kinds(b);
 }
 

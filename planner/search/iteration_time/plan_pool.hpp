@@ -28,8 +28,9 @@ class PlanPool {
   /// The best plan of every shape and job first, then the others.
   std::vector<PlanCandidate> best_diverse(std::size_t limit) const;
   /// Plans to simulate, best first: of those nearly as good as the best, the best one of every layout,
-  /// schedule and set of device kinds, because the estimates of similar plans have similar errors; and the
-  /// best plans. No two differ only in interchangeable devices, or in settings without effect.
+  /// schedule, recomputation and set of device kinds, because the estimates of similar plans have similar
+  /// errors; and the best plans. No two differ only in interchangeable devices, or in settings without
+  /// effect.
   std::vector<PlanCandidate> finalists(std::size_t limit) const;
   /// The best plan of every job first, then the others.
   std::vector<PlanCandidate> best_per_job(std::size_t limit) const;
