@@ -1,7 +1,10 @@
 // Plans as the steps of the search by iteration time pass them to each other.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "planner/cost/iteration_time/iteration_time.hpp"
@@ -9,7 +12,32 @@
 
 namespace dtfm::search {
 
-/// A job without open decisions, with everything that its estimates need. Immutable.
+using Layers = std::vector<std::pair<int, int>>;  // first and end, by stage
+
+/// Layers of pipelines, by all that they depend on, so that values do not depend on who computes them. Keeps
+/// a limited number. Thread-safe.
+class LayerSplits {
+ public:
+  template <class Compute>
+  Layers get(std::vector<int> key, const Compute& compute) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    }
+    Layers layers = compute();
+    const std::lock_guard lock(mutex_);
+    constexpr std::size_t most = 30'000;  // some 10 MB; chosen by hand
+    if (known_.size() < most) known_.emplace(std::move(key), layers);
+    return layers;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::vector<int>, Layers> known_;
+};
+
+/// A job without open decisions, with everything that its estimates need. Immutable, except
+/// for what is cached.
 struct DecidedJob {
   /// `tensors`: tensor degrees of stages, ascending.
   DecidedJob(const Problem& of, const Job& job, const std::vector<int>& tensors,
@@ -28,6 +56,7 @@ struct DecidedJob {
   // Largest tensor degree on each GPU model: [index of the model in the topology + 1]. Empty unless degrees
   // are mixed.
   std::vector<int> max_degrees;
+  mutable LayerSplits layer_splits;  // that evolution has used
 };
 
 /// Whether the job requires uniform pipelines, which also have a single tensor degree.

@@ -30,8 +30,6 @@ constexpr long long children_in_turn = 32;            // of one plan: estimates 
 constexpr double warm_temperature = 0.02, cold_temperature = 0.0005;
 constexpr int balance_passes = 2;  // micro-batches depend on the layers' times, and vice versa
 
-using Layers = std::vector<std::pair<int, int>>;
-
 /// A number for the class of each device.
 std::vector<int> class_of_each_device(const DecidedJob& job) {
   std::map<cost::DeviceClass, int> known;
@@ -51,7 +49,6 @@ class PlanEvolution {
       decided_.push_back({job,
                           PlanEvaluator(job, score),
                           {job->tensor_groups.begin(), job->tensor_groups.end()},
-                          {},
                           class_of_each_device(*job)});
     std::stable_sort(best_.begin(), best_.end(), is_better);
     if (best_.size() > max_best) best_.resize(max_best, best_.front());
@@ -73,8 +70,7 @@ class PlanEvolution {
     std::shared_ptr<const DecidedJob> job;
     PlanEvaluator evaluator;
     std::set<std::vector<int>> groups;
-    std::map<std::vector<int>, Layers> layers;  // by the classes of the stages' devices, and their hosts
-    std::vector<int> device_class;              // of every device
+    std::vector<int> device_class;  // of every device
   };
 
   /// Throws WorkStopped if the score is stopped.
@@ -430,14 +426,13 @@ class PlanEvolution {
     for (std::size_t stage = 0; stage < layers.size(); ++stage) pipeline.stages[stage].layers = layers[stage];
   }
 
-  /// Cached by the classes of the stages' devices, by which stages share a host with the next one, and by the
-  /// number of replicas alone, although the split also depends on the micro-batches.
-  const Layers& best_layers(const std::vector<const Pipeline*>& pipelines, int replicas) {
+  Layers best_layers(const std::vector<const Pipeline*>& pipelines, int replicas) {
     std::vector<cost::StageChain> chains;
-    std::vector<int> key;
+    std::vector<int> key;  // all that the split depends on
     if (job().model.sharding.optimizer) key.push_back(replicas);
     for (const Pipeline* pipeline : pipelines) {
       chains.push_back({{}, pipeline->micro_batches});
+      key.push_back(pipeline->micro_batches);
       int host = no_index;  // of the stage before
       for (const Stage& stage : pipeline->stages) {
         chains.back().devices.push_back(stage.devices);
@@ -449,9 +444,8 @@ class PlanEvolution {
       }
       key.push_back(-1);
     }
-    const auto [position, is_new] = now_->layers.try_emplace(std::move(key));
-    if (is_new) position->second = cost::best_layer_split(job().model, chains, replicas).layers;
-    return position->second;
+    return job().layer_splits.get(
+        std::move(key), [&] { return cost::best_layer_split(job().model, chains, replicas).layers; });
   }
 
   const ShapeLimits& limits_;
