@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -201,8 +202,59 @@ void DecisionSearch::decide() {
       screening_.screen_coarse_grid(job);
   }
   decide_degrees_by_gpu();
+  decide_by_family();
   const DecidedJobPtr best = best_job_of_varied_degrees();
   if (best && best->has_mixed_degrees() && !state_.is_over()) screening_.screen_near_best(best);
+}
+
+/// Jobs that differ from `job` in one decision, or in the tensor degrees of some stages.
+DecidedJobs DecisionSearch::neighbours(const DecidedJob& job) {
+  DecidedJobs jobs = state_.decisions.alternatives(job);
+  const auto add = [&](const DecidedJobs& more) { jobs.insert(jobs.end(), more.begin(), more.end()); };
+  add(state_.decisions.mixed_degrees(job));
+  add(state_.decisions.degrees_by_gpu(job));
+  if (const DecidedJobPtr any = state_.decisions.with_any_degree(job)) jobs.push_back(any);
+  return jobs;
+}
+
+/// Changes one decision at a time of the best plan of each family, as long as that helps: a family may be
+/// best only with several decisions that the best plans of others do not share.
+void DecisionSearch::decide_by_family() {
+  std::vector<std::pair<double, PlanFamily>> promising;
+  for (const auto& [family, pool] : state_.best_by_family)
+    if (pool.has_fitting()) promising.emplace_back(pool.best().score, family);
+  std::sort(promising.begin(), promising.end());
+  if (promising.size() > max_families) promising.resize(max_families);
+  struct Try {
+    PlanCandidate from;
+    DecidedJobPtr job;
+  };
+  std::set<std::pair<DecidedJobPtr, Shape>> tried;
+  std::map<PlanFamily, double> before;
+  for (int round = 0; round < decision_rounds && !state_.is_over(); ++round) {
+    std::vector<Try> tries;
+    DecidedJobs jobs;
+    for (const auto& [score, family] : promising) {
+      const PlanCandidate from = state_.best_by_family.at(family).best();
+      const auto [known, is_first] = before.try_emplace(family, from.score);
+      if (!is_first && from.score >= known->second) continue;
+      known->second = from.score;
+      for (const DecidedJobPtr& job : neighbours(*from.job))
+        if (is_possible(*job, family.shape, state_.options.limits) &&
+            tried.emplace(job, family.shape).second) {
+          tries.push_back({from, job});
+          jobs.push_back(job);
+        }
+    }
+    if (tries.empty()) return;
+    state_.offer(static_cast<int>(tries.size()), jobs, [&](int i, const PlanScore& score) {
+      const auto& [from, job] = tries[at(i)];
+      if (auto same = transfer_plan(job, from, state_.options.limits, score))
+        return std::vector{*std::move(same)};
+      return initial_plans(job, from.shape(), score, false, 1);
+    });
+    state_.record_convergence();
+  }
 }
 
 /// The job of the best plan whose stages may have other tensor degrees. The best plan of all may not, for

@@ -36,6 +36,8 @@ class DecisionSearch {
   void screen_micro_batches();
   void decide_degrees_by_gpu();
   DecidedJobPtr best_job_of_varied_degrees() const;
+  DecidedJobs neighbours(const DecidedJob& job);
+  void decide_by_family();
 
   SearchState& state_;
   PlanScreening& screening_;

@@ -12,7 +12,7 @@
 namespace dtfm::search {
 namespace {
 
-constexpr std::size_t max_kept_by_default = 96;  // chosen by hand
+constexpr std::size_t max_kept_by_default = 96, max_kept_by_family = 4;  // chosen by hand
 
 PlanScore score_of(const Problem& problem, const IterationSearchOptions& options,
                    const Decisions& decisions) {
@@ -77,6 +77,10 @@ void SearchState::keep(PlanCandidate candidate) {
   if (!options.churn.empty() && candidate.deficit_bytes <= 0 &&
       (!best_undisturbed || undisturbed(candidate) < undisturbed(*best_undisturbed)))
     best_undisturbed = candidate;
+  if (can_evolve(*candidate.job))
+    best_by_family
+        .try_emplace({candidate.shape(), candidate.plan.execution.recomputation}, max_kept_by_family)
+        .first->second.keep(candidate);
   pool.keep(std::move(candidate));
   has_plan_ = true;
   if (pool.has_fitting()) budget.set_fitting();

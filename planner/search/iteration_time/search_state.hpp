@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +23,13 @@ using DecidedJobPtr = std::shared_ptr<const DecidedJob>;
 // Shares of a time limit, for minimizing migration and for simulating finalists. Chosen by hand.
 inline constexpr double migration_time_share = 0.05, simulation_time_share = 0.1;
 
+/// Plans of the same shape and recomputation.
+struct PlanFamily {
+  Shape shape;
+  Recomputation recomputation = Recomputation::none;
+  friend auto operator<=>(const PlanFamily&, const PlanFamily&) = default;
+};
+
 class SearchState {
  public:
   /// `problem` must outlive this.
@@ -40,7 +48,10 @@ class SearchState {
 
   void keep(PlanCandidate candidate);
   /// Forgets all plans but those of the Pareto front.
-  void forget_plans() { pool = PlanPool(max_kept); }
+  void forget_plans() {
+    pool = PlanPool(max_kept);
+    best_by_family.clear();
+  }
   /// Records the best score after the evaluations so far, and reports progress.
   void record_convergence();
   /// Reports progress within an annealing. Thread-safe. `asked` is the number of stop checks so far in all
@@ -87,6 +98,8 @@ class SearchState {
   PlanScore score;
   EvaluationBudget budget;
   PlanPool pool;
+  /// Of plans that can be evolved, so that no family is crowded out by others that are better at first.
+  std::map<PlanFamily, PlanPool> best_by_family;
   ParetoFront pareto_front;
   std::optional<PlanCandidate> best_undisturbed;  // that fits in memory; only under churn
   std::vector<ConvergencePoint> convergence;

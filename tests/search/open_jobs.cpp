@@ -1,0 +1,76 @@
+// Jobs that leave everything open, on small clusters of different GPUs, whose best plans the search once
+// missed.
+#include <string>
+
+#include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/job_reader.hpp"
+#include "core/io/readers/roofline_reader.hpp"
+#include "core/io/readers/topology_reader.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+using namespace dtfm::search;
+
+namespace {
+
+/// `devices` are entries of a topology, `within_host` a bandwidth, `between` a link of sites a and b, `model`
+/// and `batch` values of a job.
+Problem open_problem(const std::string& devices, const std::string& within_host, const std::string& between,
+                     const std::string& model, const std::string& batch) {
+  const std::string topology = "version: 1\nname: hosts\ndevices: [" + devices +
+                               "]\nlinks: [{within: host, latency: 6 us, " + "bandwidth: " + within_host +
+                               "}, {within: '*', latency: 0.1 ms, bandwidth: 1 Gbps}, {between: [a, b], " +
+                               between + "}]\n";
+  const std::string job =
+      "version: 1\nname: open\nmodel: " + model + "\ntraining: {global_batch: " + batch +
+      ", micro_batch: auto, precision: bf16, optimizer: adam-18, recompute: auto}\nparallelism: {pipeline: "
+      "auto, data: auto, tensor: auto, schedule: auto, gradient_sync: auto, optimizer_sharding: auto}\n";
+  Shared<Topology> parsed = io::parse_topology(topology, "topology.yaml", ".");
+  Job open = io::parse_job(job, "job.yaml");
+  const Calibration constants = io::calibration_for({}, open, *parsed).constants;
+  return {std::move(parsed), std::move(open), constants, io::built_in_roofline()};
+}
+
+PlanCandidate best_plan(const Problem& problem, const IterationSearchOptions& options) {
+  return search_iteration(problem, options).finalists.front();
+}
+
+}  // namespace
+
+// The best plan is a single pipeline with a stage of four devices. Plans of one device per stage in four
+// pipelines are better at first.
+TEST_CASE("single pipelines are found even if plans of several are better at first") {
+  const Problem problem = open_problem(
+      "{site: a, hosts: 2, gpus_per_host: 4, gpu: H100}, {site: b, hosts: 1, gpus_per_host: 8, gpu: T4}",
+      "200 Gbps", "latency: 76 ms, bandwidth: 5 Gbps", "{preset: llama-3-8b, sequence: 4096}", "32");
+  IterationSearchOptions options, single;
+  options.common.threads = single.common.threads = 2;
+  single.limits.replicas = 1;
+  CHECK(best_plan(problem, options).score <= best_plan(problem, single).score * 1.003);
+}
+
+// Recomputation lets planned orders hide more than the alternating orders of which the search knows the time.
+TEST_CASE("the best plan has planned orders however few finalists there are") {
+  const Problem problem = open_problem(
+      "{site: a, hosts: 3, gpus_per_host: 4, gpu: RTX-4090}, {site: b, hosts: 1, gpus_per_host: 8, gpu: T4}",
+      "1200 Gbps", "latency: 58 ms, bandwidth: 1 Gbps",
+      "{kind: transformer, layers: 16, hidden: 2048, heads: 32, kv_heads: 8, sequence: 2048, "
+      "vocabulary: 32000, norm: rms, gated: true, positions: rotary, biases: false}",
+      "64");
+  IterationSearchOptions few, many;
+  few.common.threads = many.common.threads = 2;
+  few.finalists = 1;
+  many.finalists = 48;
+  CHECK(best_plan(problem, few).score <= best_plan(problem, many).score * 1.003);
+}
+
+// It fits only with stages of four devices on the hosts of a, and of two on those of b.
+TEST_CASE("a plan that fits only with mixed tensor degrees is found") {
+  const Problem problem = open_problem(
+      "{site: a, hosts: 3, gpus_per_host: 4, gpu: L4}, {site: b, hosts: 2, gpus_per_host: 2, gpu: V100-16GB}",
+      "200 Gbps", "latency: 5 ms, bandwidth: 1 Gbps", "{preset: qwen-2.5-14b, sequence: 4096}", "32");
+  IterationSearchOptions options;
+  options.common.evaluations = 3000;
+  CHECK(best_plan(problem, options).deficit_bytes <= 0);
+}
