@@ -74,3 +74,15 @@ TEST_CASE("a plan that fits only with mixed tensor degrees is found") {
   options.common.evaluations = 3000;
   CHECK(best_plan(problem, options).deficit_bytes <= 0);
 }
+
+// It fits only with a single GPU as first stage, pairs as the others, flushes, and layers that are cut anew
+// for these.
+TEST_CASE("a plan that fits only with flushes and other cuts is found") {
+  const Problem problem = open_problem(
+      "{site: a, hosts: 4, gpus_per_host: 2, gpu: RTX-3090}, {site: b, hosts: 3, gpus_per_host: "
+      "2, gpu: RTX-4090}, {site: b, hosts: 1, gpus_per_host: 1, gpu: RTX-4090}",
+      "200 Gbps", "latency: 12 ms, bandwidth: 1 Gbps", "{preset: qwen-2.5-14b, sequence: 4096}", "64");
+  IterationSearchOptions options;
+  options.common.evaluations = 3000;
+  CHECK(best_plan(problem, options).deficit_bytes <= 0);
+}

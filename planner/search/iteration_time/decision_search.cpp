@@ -62,11 +62,12 @@ void DecisionSearch::offer_least_memory(const LeastMemory& least) {
 
 /// Layers are split for all micro-batches in flight, so a plan with flushes may fit with other cuts.
 void DecisionSearch::refine_best() {
-  if (state_.pool.empty() || state_.pool.has_fitting() || state_.is_over()) return;
-  const PlanCandidate best = state_.pool.best();
-  if (max_fitting_evaluations(*best.job) > state_.budget.left()) return;
-  state_.offer(1, {best.job},
-               [&](int, const PlanScore& score) { return std::vector{refine_layer_cuts(best, score)}; });
+  for (const PlanCandidate& best : state_.pool.best_per_job(varied)) {
+    if (state_.pool.has_fitting() || state_.is_over()) return;
+    if (max_fitting_evaluations(*best.job) > state_.budget.left()) return;
+    state_.offer(1, {best.job},
+                 [&](int, const PlanScore& score) { return std::vector{refine_layer_cuts(best, score)}; });
+  }
 }
 
 /// Jobs of one degree come first, then those with as large groups as each host has.

@@ -128,10 +128,15 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
+/// Memory of a stage on these devices, of which each holds an equal part.
+double memory_of_stage(const Topology& topology, const std::vector<int>& group) {
+  return static_cast<double>(group.size()) * cost::least_memory(topology, group);
+}
+
 /// How many groups have at least as much memory as each of them.
 std::set<int> groups_by_memory(const Topology& topology, const Groups& groups) {
   std::map<double, int, std::greater<>> counts;
-  for (const std::vector<int>& group : groups) ++counts[cost::least_memory(topology, group)];
+  for (const std::vector<int>& group : groups) ++counts[memory_of_stage(topology, group)];
   std::set<int> sums;
   int sum = 0;
   for (const auto& [memory, count] : counts) sums.insert(sum += count);
@@ -178,7 +183,7 @@ Plan lay_out(const DecidedJob& job, const Shape& shape, const Groups& groups) {
 std::vector<Plan> least_memory_plans(const DecidedJob& job, const ShapeLimits& limits, StageCounts counts) {
   const Topology& topology = job.problem.topology;
   const auto has_more = [&](const auto& a, const auto& b) {
-    return cost::least_memory(topology, a) > cost::least_memory(topology, b);
+    return memory_of_stage(topology, a) > memory_of_stage(topology, b);
   };
   Groups descending = job.tensor_groups;
   std::stable_sort(descending.begin(), descending.end(), has_more);
