@@ -12,7 +12,7 @@ export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$((CMAKE_BUILD_PARALLEL_LEV
 export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR="${CCACHE_NOHASHDIR:-1}"
 
 # These packages have the same names in Debian 12 and Ubuntu 24.04.
-build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev catch2)
+build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev libmimalloc-dev catch2)
 # shellcheck disable=SC2034 # used by scripts that source this file
 test_packages=("${build_packages[@]}" python3 mold)
 

@@ -11,7 +11,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 REAL_TOOLS = ["bash", "env", "dirname", "grep", "nproc", "cat", "mkdir", "chmod", "cmp", "cp", "ln", "rm"]
 
 PACKAGES = ["g++", "cmake", "ninja-build", "libeigen3-dev", "libcli11-dev", "nlohmann-json3-dev", "libyaml-cpp-dev",
-            "libfmt-dev", "catch2"]
+            "libfmt-dev", "libmimalloc-dev", "catch2"]
 STAND_INS = {
     "dpkg-query": 'for p in "${@:4}"; do grep -qxF "$p" "$STATE/installed" && echo "$p installed"; done; exit 1',
     "apt-get": 'echo "apt-get $*" >> "$STATE/log"; read -r && echo "stdin is open" >> "$STATE/log"\n'
