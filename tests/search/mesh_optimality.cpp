@@ -79,7 +79,7 @@ double min_of_all(const Problem& problem) {
 
 }  // namespace
 
-TEST_CASE("stages of different tensor degrees never divide experts or sequences") {
+TEST_CASE("alternatives of a job with mixed tensor degrees have no expert or context parallelism") {
   const Problem problem = random_problem(0);
   Decisions decisions(problem);
   const auto mixed = decisions.with_any_degree(*decisions.first());

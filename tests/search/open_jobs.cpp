@@ -1,5 +1,4 @@
-// Jobs that leave everything open, on small clusters of different GPUs, whose best plans the search once
-// missed.
+// Small heterogeneous clusters on which the search once missed the best plan of a job with all keys open.
 #include <string>
 
 #include "core/io/readers/calibration_reader.hpp"
@@ -14,8 +13,8 @@ using namespace dtfm::search;
 
 namespace {
 
-/// `devices` are entries of a topology, `within_host` a bandwidth, `between` a link of sites a and b, `model`
-/// and `batch` values of a job.
+/// All parameters are YAML: `devices` lists entries of a topology, `within_host` is a bandwidth, `between`
+/// has the latency and bandwidth between sites a and b, and `model` and `batch` are values of a job.
 Problem open_problem(const std::string& devices, const std::string& within_host, const std::string& between,
                      const std::string& model, const std::string& batch) {
   const std::string topology = "version: 1\nname: hosts\ndevices: [" + devices +
@@ -38,9 +37,9 @@ PlanCandidate best_plan(const Problem& problem, const IterationSearchOptions& op
 
 }  // namespace
 
-// The best plan is a single pipeline with a stage of four devices. Plans of one device per stage in four
-// pipelines are better at first.
-TEST_CASE("single pipelines are found even if plans of several are better at first") {
+// The best plan is a single pipeline with one stage of four devices. Plans of four pipelines with one device
+// per stage are better at first.
+TEST_CASE("a single pipeline is found even if plans with several pipelines are better at first") {
   const Problem problem = open_problem(
       "{site: a, hosts: 2, gpus_per_host: 4, gpu: H100}, {site: b, hosts: 1, gpus_per_host: 8, gpu: T4}",
       "200 Gbps", "latency: 76 ms, bandwidth: 5 Gbps", "{preset: llama-3-8b, sequence: 4096}", "32");
@@ -50,8 +49,9 @@ TEST_CASE("single pipelines are found even if plans of several are better at fir
   CHECK(best_plan(problem, options).score <= best_plan(problem, single).score * 1.003);
 }
 
-// Recomputation lets planned orders hide more than the alternating orders of which the search knows the time.
-TEST_CASE("the best plan has planned orders however few finalists there are") {
+// With recomputation, planned orders hide more communication than the alternating orders that the search
+// assumes, so a plan that is not among the best estimates may become the best one.
+TEST_CASE("a search with a single finalist finds as good a plan as one with many") {
   const Problem problem = open_problem(
       "{site: a, hosts: 3, gpus_per_host: 4, gpu: RTX-4090}, {site: b, hosts: 1, gpus_per_host: 8, gpu: T4}",
       "1200 Gbps", "latency: 58 ms, bandwidth: 1 Gbps",
@@ -65,7 +65,7 @@ TEST_CASE("the best plan has planned orders however few finalists there are") {
   CHECK(best_plan(problem, few).score <= best_plan(problem, many).score * 1.003);
 }
 
-// It fits only with stages of four devices on the hosts of a, and of two on those of b.
+// The model fits only with stages of four devices on the hosts of site a and of two on those of site b.
 TEST_CASE("a plan that fits only with mixed tensor degrees is found") {
   const Problem problem = open_problem(
       "{site: a, hosts: 3, gpus_per_host: 4, gpu: L4}, {site: b, hosts: 2, gpus_per_host: 2, gpu: V100-16GB}",
@@ -75,9 +75,9 @@ TEST_CASE("a plan that fits only with mixed tensor degrees is found") {
   CHECK(best_plan(problem, options).deficit_bytes <= 0);
 }
 
-// It fits only with a single GPU as first stage, pairs as the others, flushes, and layers that are cut anew
-// for these.
-TEST_CASE("a plan that fits only with flushes and other cuts is found") {
+// The model fits only if the first stage is a single GPU, the others are pairs of GPUs, the pipeline is
+// flushed, and its layers are split again for the flushes.
+TEST_CASE("a plan that fits only with flushes and another layer split is found") {
   const Problem problem = open_problem(
       "{site: a, hosts: 4, gpus_per_host: 2, gpu: RTX-3090}, {site: b, hosts: 3, gpus_per_host: "
       "2, gpu: RTX-4090}, {site: b, hosts: 1, gpus_per_host: 1, gpu: RTX-4090}",

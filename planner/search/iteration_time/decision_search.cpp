@@ -16,7 +16,7 @@ namespace {
 
 // Chosen by hand.
 constexpr std::size_t varied = 4;             // plans of different shapes, and of different jobs
-constexpr std::size_t max_families = 48;      // of which other decisions are tried
+constexpr std::size_t max_families = 48;      // the best ones, in which other decisions are tried
 constexpr std::size_t jobs_per_schedule = 8;  // decided jobs with which other schedules are tried
 // Jobs that need least memory: if a plan may fit, and to find the plan that exceeds memory least.
 constexpr std::size_t max_least_memory_jobs = 16, max_short_jobs = 3;
@@ -55,13 +55,14 @@ void DecisionSearch::offer_least_memory(const LeastMemory& least) {
   offer_least_memory(least, StageCounts::few, least.shortage ? max_short_jobs : max_least_memory_jobs);
   if (!least.shortage) {
     offer_least_memory(least, StageCounts::others, max_least_memory_jobs);
-    refine_best();
+    refine_best_per_job();
   }
   state_.record_convergence();
 }
 
-/// Layers are split for all micro-batches in flight, so a plan with flushes may fit with other cuts.
-void DecisionSearch::refine_best() {
+/// Refines the layer cuts of the best plans of several jobs. Layers are split for all micro-batches in
+/// flight, so a plan with flushes may fit with other cuts.
+void DecisionSearch::refine_best_per_job() {
   for (const PlanCandidate& best : state_.pool.best_per_job(varied)) {
     if (state_.pool.has_fitting() || state_.is_over()) return;
     if (max_fitting_evaluations(*best.job) > state_.budget.left()) return;
@@ -70,7 +71,7 @@ void DecisionSearch::refine_best() {
   }
 }
 
-/// Jobs of one degree come first, then those with as large groups as each host has.
+/// Jobs with a single tensor degree come first, then jobs with groups as large as each host allows.
 void DecisionSearch::offer_least_memory(const LeastMemory& least, StageCounts counts, std::size_t most) {
   DecidedJobs jobs, mixed;
   for (std::size_t i = 0; i < std::min(least.jobs.size(), most); ++i) {
@@ -197,14 +198,14 @@ void DecisionSearch::decide() {
     if (done.insert(best).second) screening_.screen_shapes(best);
     state_.record_convergence();
   }
-  if (const DecidedJobPtr base = best_job_of_varied_degrees()) {
+  if (const DecidedJobPtr base = best_job_that_may_vary_degrees()) {
     for (const DecidedJobPtr& job : state_.decisions.mixed_degrees(*base)) screening_.screen_coarse_grid(job);
-    if (const DecidedJobPtr job = state_.decisions.with_any_degree(*best_job_of_varied_degrees()))
+    if (const DecidedJobPtr job = state_.decisions.with_any_degree(*best_job_that_may_vary_degrees()))
       screening_.screen_coarse_grid(job);
   }
   decide_degrees_by_gpu();
   decide_by_family();
-  const DecidedJobPtr best = best_job_of_varied_degrees();
+  const DecidedJobPtr best = best_job_that_may_vary_degrees();
   if (best && best->has_mixed_degrees() && !state_.is_over()) screening_.screen_near_best(best);
 }
 
@@ -218,8 +219,8 @@ DecidedJobs DecisionSearch::neighbours(const DecidedJob& job) {
   return jobs;
 }
 
-/// Changes one decision at a time of the best plan of each family, as long as that helps: a family may be
-/// best only with several decisions that the best plans of others do not share.
+/// Changes one decision at a time in the best plan of each family, as long as that improves the family. A
+/// family may become the best only with several decisions that the best plans of other families lack.
 void DecisionSearch::decide_by_family() {
   std::vector<std::pair<double, PlanFamily>> promising;
   for (const auto& [family, pool] : state_.best_by_family)
@@ -258,9 +259,9 @@ void DecisionSearch::decide_by_family() {
   }
 }
 
-/// The job of the best plan whose stages may have other tensor degrees. The best plan of all may not, for
-/// example because it partitions gradients. Null if there is none.
-DecidedJobPtr DecisionSearch::best_job_of_varied_degrees() const {
+/// The job of the best plan for which `may_vary_degrees` holds, or null if there is none. The overall best
+/// plan need not be one, for example because it partitions gradients.
+DecidedJobPtr DecisionSearch::best_job_that_may_vary_degrees() const {
   const DecidedJobs jobs = state_.pool.best_jobs(state_.max_kept);
   const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const DecidedJobPtr& it) {
     return state_.decisions.may_vary_degrees(*it);
@@ -271,11 +272,11 @@ DecidedJobPtr DecisionSearch::best_job_of_varied_degrees() const {
 /// Changes the tensor degree on one GPU model at a time, then the other decisions, as long as that helps.
 void DecisionSearch::decide_degrees_by_gpu() {
   for (int round = 0; round < decision_rounds && !state_.is_over(); ++round) {
-    const DecidedJobPtr before = best_job_of_varied_degrees();
+    const DecidedJobPtr before = best_job_that_may_vary_degrees();
     if (!before) return;
     for (const DecidedJobPtr& job : state_.decisions.degrees_by_gpu(*before))
       screening_.offer_initial_plans(job, full_shapes(*job, state_.options.limits), false);
-    if (best_job_of_varied_degrees() == before || state_.is_over()) return;
+    if (best_job_that_may_vary_degrees() == before || state_.is_over()) return;
     try_alternatives();
     state_.record_convergence();
   }

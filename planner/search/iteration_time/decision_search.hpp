@@ -30,12 +30,12 @@ class DecisionSearch {
 
  private:
   void offer_least_memory(const LeastMemory& least, StageCounts counts, std::size_t most);
-  void refine_best();
+  void refine_best_per_job();
   void decide_schedule_early();
   std::vector<Shape> sparse_full_shapes(const DecidedJob& job) const;
   void screen_micro_batches();
   void decide_degrees_by_gpu();
-  DecidedJobPtr best_job_of_varied_degrees() const;
+  DecidedJobPtr best_job_that_may_vary_degrees() const;
   DecidedJobs neighbours(const DecidedJob& job);
   void decide_by_family();
 

@@ -228,7 +228,8 @@ bool is_joint(Setting setting) {
          setting == Setting::context || setting == Setting::expert;
 }
 
-/// Stages whose devices also share experts or sequences all have one degree.
+/// Whether stages may differ in tensor degree. With expert or context parallelism, or data parallelism inside
+/// stages, all stages have the same degree.
 bool may_mix_degrees(const Job& job) {
   return job.execution.expert == 1 && job.execution.token_parts() == 1;
 }

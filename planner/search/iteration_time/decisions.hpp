@@ -35,7 +35,7 @@ class Decisions {
   /// together, and that can be planned. Tensor degrees are those that divide the model, up to the number of
   /// devices of the largest host.
   std::vector<std::shared_ptr<const DecidedJob>> alternatives(const DecidedJob& job);
-  /// Whether stages may have other tensor degrees than those of `job`, or different ones.
+  /// Whether stages may have tensor degrees other than those of `job`, or degrees that differ between stages.
   bool may_vary_degrees(const DecidedJob& job) const;
   /// Variants of `job` with mixed tensor degrees, one for each maximum degree. Empty unless the tensor degree
   /// is open and hosts have different numbers of devices. Each host gets groups as large as possible.

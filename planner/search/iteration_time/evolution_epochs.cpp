@@ -16,8 +16,8 @@ namespace {
 
 // Chosen on `benchmark_tiny_problems medium 0 39`.
 constexpr int evolution_epochs = 6, evolution_islands = 4;
-// More islands of the first epoch, for other numbers of pipelines and for other recomputations than the best
-// plan has. Chosen by hand on clusters 19, 34 and 306 of two_flags.py; checked on others.
+// Additional islands of the first epoch, for numbers of pipelines and for recomputation modes that the best
+// plan does not have. Chosen by hand on clusters 19, 34 and 306 of two_flags.py; checked on others.
 constexpr std::size_t islands_by_replicas = 3, islands_by_recomputation = 2;
 constexpr double steps_ratio = 4;   // the most steps of all estimates, as a multiple of those of annealing
 constexpr int max_idle_epochs = 2;  // without a better plan; ends the evolution
@@ -54,7 +54,8 @@ struct Island {
   ShapeLimits limits;
 };
 
-/// Starts from the plans of `pool` and keeps within `limits`. The pool has plans that can be evolved.
+/// An island that starts from the best plans of `pool` and obeys `limits`. At least one plan of `pool` must
+/// be one that can be evolved.
 Island island_of(SearchState& state, const PlanPool& pool, const ShapeLimits& limits) {
   Island result{plans_to_evolve(pool, state.max_kept), {}, limits};
   result.jobs = jobs_to_evolve(state.decisions, pool, state.max_kept, result.starts.front());
@@ -64,19 +65,20 @@ Island island_of(SearchState& state, const PlanPool& pool, const ShapeLimits& li
   return result;
 }
 
-/// The pools whose best plans are best, at most `most` of them.
+/// At most `max_pools` pools: those whose best plans are best, if they fit in memory.
 template <class Key>
-std::vector<std::pair<Key, PlanPool>> most_promising(const std::map<Key, PlanPool>& pools, std::size_t most) {
+std::vector<std::pair<Key, PlanPool>> most_promising(const std::map<Key, PlanPool>& pools,
+                                                     std::size_t max_pools) {
   std::vector<std::pair<Key, PlanPool>> result;
   for (const auto& it : pools)
     if (it.second.has_fitting()) result.push_back(it);
   std::stable_sort(result.begin(), result.end(),
                    [](const auto& a, const auto& b) { return is_better(a.second.best(), b.second.best()); });
-  if (result.size() > most) result.erase(result.begin() + static_cast<long>(most), result.end());
+  if (result.size() > max_pools) result.erase(result.begin() + static_cast<long>(max_pools), result.end());
   return result;
 }
 
-/// Islands for the most promising numbers of pipelines and recomputations other than those of `best`.
+/// Islands for the most promising numbers of pipelines and recomputation modes that `best` does not have.
 std::vector<Island> islands_of_families(SearchState& state, const PlanCandidate& best) {
   std::map<int, PlanPool> by_replicas;
   std::map<Recomputation, PlanPool> by_recomputation;
@@ -130,8 +132,9 @@ void evolve_in_epochs(SearchState& state, std::uint64_t round) {
     const double wanted = default_effort(before.job->problem.topology->size()).children / parts;
     const auto evolve = [&](int i, const PlanScore& score) {
       const auto& [starts, jobs, limits] = islands[at(i)];
-      const int first = i < evolution_islands ? epoch : evolution_epochs - 1;  // of islands of families
-      const auto task = (round << 32) + static_cast<std::uint64_t>(first * evolution_islands + i);
+      // The task numbers of the additional islands follow those of all epochs, so every island has its own.
+      const int block = i < evolution_islands ? epoch : evolution_epochs - 1;
+      const auto task = (round << 32) + static_cast<std::uint64_t>(block * evolution_islands + i);
       Rng rng = Rng::for_task(state.options.common.seed, task);
       const long long children = affordable_moves(starts.front(), wanted, parts / steps_ratio);
       return evolve_plans(starts, jobs, limits, score, children, rng, [&] { return state.must_stop(); });

@@ -20,7 +20,7 @@
 namespace dtfm::search {
 namespace {
 
-constexpr std::size_t min_planned = 32;  // plans that get planned orders, at least; chosen by hand
+constexpr std::size_t min_planned = 32;  // at least so many plans get planned orders; chosen by hand
 
 std::string describe_available(const DecidedJob& job) {
   const Job& of = job.problem.job;
@@ -155,8 +155,8 @@ class IterationSearch {
     if (static_cast<int>(finalists.size()) > std::max(2, state_.options.finalists)) finalists.pop_back();
   }
 
-  /// The estimates of the search assume orders that planned ones may improve by several per cent, so more
-  /// plans than finalists get planned orders, and the best of these are finalists.
+  /// The search estimates plans without orders of their own. Planned orders may be several per cent faster,
+  /// so more plans than finalists get them, and the finalists are chosen from these.
   void plan_orders_of_finalists() {
     const std::size_t limit = at(state_.options.finalists);
     result_.finalists = state_.pool.finalists(state_.options.warm ? limit : std::max(limit, min_planned));

@@ -64,7 +64,7 @@ struct IterationSearchResult {
 /// layouts, then all shapes near the best ones in all layouts.
 /// 3. Decisions (decision_search): every micro-batch, if open, with some shapes of its own; then one open
 /// decision at a time, starting from the best plans of different shapes. Every new combination is screened
-/// again. At last one decision at a time in the best plan of each family.
+/// again. Finally, one decision at a time is changed in the best plan of each of the best families.
 /// 4. Annealing in rounds (annealing_rounds; successive halving): of the best plan of each shape, then of the
 /// best plans so far. Each round keeps the better half of its starts, and all rounds have equally many moves.
 /// Without a limit there are `default_rounds`, or, with many groups, fewer if two in succession find nothing

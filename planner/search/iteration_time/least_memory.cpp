@@ -128,7 +128,7 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
-/// Memory of a stage on these devices, of which each holds an equal part.
+/// The memory that these devices offer to one stage. Each holds an equal part, so the smallest one counts.
 double memory_of_stage(const Topology& topology, const std::vector<int>& group) {
   return static_cast<double>(group.size()) * cost::least_memory(topology, group);
 }

@@ -12,10 +12,10 @@
 
 namespace dtfm::search {
 
-using Layers = std::vector<std::pair<int, int>>;  // first and end, by stage
+using Layers = std::vector<std::pair<int, int>>;  // per stage: its first layer, and the layer after its last
 
-/// Layers of pipelines, by all that they depend on, so that values do not depend on who computes them. Keeps
-/// a limited number. Thread-safe.
+/// A cache of layer splits. A key contains everything that its split depends on, so the result does not
+/// depend on which island computes it first. The number of entries is limited. Thread-safe.
 class LayerSplits {
  public:
   template <class Compute>
@@ -26,8 +26,8 @@ class LayerSplits {
     }
     Layers layers = compute();
     const std::lock_guard lock(mutex_);
-    constexpr std::size_t most = 30'000;  // some 10 MB; chosen by hand
-    if (known_.size() < most) known_.emplace(std::move(key), layers);
+    constexpr std::size_t max_entries = 30'000;  // about 10 MB per job; chosen by hand
+    if (known_.size() < max_entries) known_.emplace(std::move(key), layers);
     return layers;
   }
 
@@ -37,7 +37,7 @@ class LayerSplits {
 };
 
 /// A job without open decisions, with everything that its estimates need. Immutable, except
-/// for what is cached.
+/// for `layer_splits`, which is a cache.
 struct DecidedJob {
   /// `tensors`: tensor degrees of stages, ascending.
   DecidedJob(const Problem& of, const Job& job, const std::vector<int>& tensors,
@@ -56,7 +56,7 @@ struct DecidedJob {
   // Largest tensor degree on each GPU model: [index of the model in the topology + 1]. Empty unless degrees
   // are mixed.
   std::vector<int> max_degrees;
-  mutable LayerSplits layer_splits;  // that evolution has used
+  mutable LayerSplits layer_splits;  // cache of the evolution, shared by all islands
 };
 
 /// Whether the job requires uniform pipelines, which also have a single tensor degree.

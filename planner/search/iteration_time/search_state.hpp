@@ -23,7 +23,7 @@ using DecidedJobPtr = std::shared_ptr<const DecidedJob>;
 // Shares of a time limit, for minimizing migration and for simulating finalists. Chosen by hand.
 inline constexpr double migration_time_share = 0.05, simulation_time_share = 0.1;
 
-/// Plans of the same shape and recomputation.
+/// The shape and recomputation mode that all plans of a family have.
 struct PlanFamily {
   Shape shape;
   Recomputation recomputation = Recomputation::none;
@@ -98,7 +98,8 @@ class SearchState {
   PlanScore score;
   EvaluationBudget budget;
   PlanPool pool;
-  /// Of plans that can be evolved, so that no family is crowded out by others that are better at first.
+  /// Only plans that can be evolved. They have pools of their own, so that no family is crowded out by others
+  /// that are better at first.
   std::map<PlanFamily, PlanPool> best_by_family;
   ParetoFront pareto_front;
   std::optional<PlanCandidate> best_undisturbed;  // that fits in memory; only under churn
