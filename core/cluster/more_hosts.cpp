@@ -16,7 +16,8 @@ void add_missing_links(const std::vector<int>& classes, RuleLinks& rules) {
       int& link = rules.table(from, to);
       for (Eigen::Index other = 0; link < 0 && other < rules.table.cols(); ++other)
         link = rules.table(from, other);
-      if (link < 0) link = rules.same_host(from, to);
+      for (Eigen::Index other = 0; link < 0 && other < rules.same_host.cols(); ++other)
+        link = std::max(rules.same_host(from, other), rules.same_host(other, from));
     }
 }
 

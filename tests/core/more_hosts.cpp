@@ -31,6 +31,19 @@ TEST_CASE("a copy of the only host of a site has the links of that site to anoth
   CHECK(more.link(2, 1).bandwidth == topology.link(0, 1).bandwidth);
 }
 
+// The GPUs of the only host are of two classes, so no link inside it is one between devices of equal class.
+TEST_CASE("a copy of the only host has a link from inside it if there is no other") {
+  Topology alone = host_problem({2}, 1).topology;
+  auto& rules = std::get<RuleLinks>(alone.links);
+  const int inside = rules.same_host(0, 0);
+  rules.link_class = {0, 1};
+  rules.table = rules.same_host = Eigen::MatrixXi::Constant(2, 2, -1);
+  rules.same_host(0, 1) = rules.same_host(1, 0) = inside;
+  const Topology more = with_more_hosts(alone, 0, 1);
+  for (const int from : {0, 1})
+    for (const int to : {2, 3}) CHECK(more.link_index(from, to) == inside);
+}
+
 TEST_CASE("measured links of a copy are those of its host") {
   Topology topology = host_problem({2, 1}, 1).topology;
   MeasuredLinks links{Eigen::MatrixXd::Constant(3, 3, 1), Eigen::MatrixXd::Constant(3, 3, 5)};

@@ -250,6 +250,7 @@ class ChangeSearch {
   }
 
   bool add_hosts() {
+    if (problem_.topology->size() == 1) return false;  // it has no links that others could have
     FeasibleChange fewest{.kind = Kind::hosts, .hosts = max_devices + 1};
     for (const int device : host_kinds())
       if (const auto hosts = hosts_needed(device, fewest.hosts)) {
