@@ -125,7 +125,9 @@ class ClusterSearch {
     ClusterTrial& trial = position->second;
     if (!is_new) return trial;
     trial.weight = weight_of(counts);
-    const SubTopology part = sub_topology(topology_, devices_of(counts));
+    const std::vector<int> devices = devices_of(counts);
+    if (devices.empty()) return trial;
+    const SubTopology part = sub_topology(topology_, devices);
     const PlanRequest request = on(part);
     search::IterationSearchOptions options = request.options;
     options.common.evaluations = search::min_evaluations;

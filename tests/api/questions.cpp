@@ -165,6 +165,18 @@ PlanRequest two_sites() {
 
 }  // namespace
 
+// Nine kinds of one device each, by speed, are too many to try all combinations. One device is enough.
+TEST_CASE("devices are left out down to the last one of many kinds") {
+  Problem problem{flat_topology({9}, fast_link, fast_link), chain_job(4, 1e6, 1), {}};
+  problem.topology.edit().gpus[0].memory = Bytes(70e6);
+  for (int device = 0; device < 9; ++device)
+    problem.topology.edit().devices[at(device)].speed = 1 + 0.1 * device;
+  const SmallestCluster result = smallest({problem});
+  CHECK(result.is_met);
+  CHECK_FALSE(result.is_exhaustive);
+  CHECK(result.value == 1);
+}
+
 TEST_CASE("the least bandwidth is where the closed formula reaches the time") {
   PlanRequest request = two_sites();
   request.question->max_iteration_s = 28;  // x = 0.5
