@@ -1,5 +1,6 @@
 // Small heterogeneous clusters on which the search once missed the best plan of a job with all keys open.
 #include <string>
+#include <vector>
 
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
@@ -85,4 +86,39 @@ TEST_CASE("a plan that fits only with flushes and another layer split is found")
   IterationSearchOptions options;
   options.common.evaluations = 3000;
   CHECK(best_plan(problem, options).deficit_bytes <= 0);
+}
+
+// Stages have two hosts of one site, whose GPUs may be of two models, so that layer splits depend on all
+// devices of a stage.
+TEST_CASE("stages on several hosts are planned alike by any number of threads") {
+  const Problem problem{
+      io::parse_topology(
+          "version: 1\nname: hosts\ndevices: [{site: a, hosts: 3, gpus_per_host: 4, gpu: L4}, "
+          "{site: a, hosts: 3, gpus_per_host: 4, gpu: T4}, {site: b, hosts: 3, gpus_per_host: "
+          "4, gpu: T4}]\nlinks: [{within: host, latency: 6 us, bandwidth: 1200 Gbps}, {within: "
+          "'*', latency: 0.01 ms, bandwidth: 100 Gbps}, {between: [a, b], latency: 5 ms, "
+          "bandwidth: 10 Gbps}]\n",
+          "topology.yaml", "."),
+      io::parse_job(
+          "version: 1\nname: open\nmodel: {preset: gpt3-xl}\ntraining: {global_batch: 32, "
+          "micro_batch: 1, precision: bf16, optimizer: adam-18, recompute: as-needed}\nparallelism: "
+          "{pipeline: auto, data: auto, tensor: 1, context: 8, schedule: eager-1f1b, gradient_sync: "
+          "ring}\n",
+          "job.yaml"),
+      {},
+      io::built_in_roofline()};
+  const auto plans = [&](std::uint64_t seed, int threads) {
+    IterationSearchOptions options;
+    options.common.seed = seed;
+    options.common.threads = threads;
+    std::vector<Plan> found;
+    for (const PlanCandidate& it : search_iteration(problem, options).finalists) found.push_back(it.plan);
+    return found;
+  };
+  for (const std::uint64_t seed : {1, 2}) {
+    CAPTURE(seed);
+    const std::vector<Plan> by_one = plans(seed, 1);
+    CHECK(plans(seed, 2) == by_one);
+    CHECK(plans(seed, 8) == by_one);
+  }
 }

@@ -16,7 +16,7 @@ namespace {
 
 // Chosen by hand.
 constexpr std::size_t varied = 4;             // plans of different shapes, and of different jobs
-constexpr std::size_t max_families = 48;      // the best ones, in which other decisions are tried
+constexpr std::size_t max_families = 16;      // the best ones, in which other decisions are tried
 constexpr std::size_t jobs_per_schedule = 8;  // decided jobs with which other schedules are tried
 // Jobs that need least memory: if a plan may fit, and to find the plan that exceeds memory least.
 constexpr std::size_t max_least_memory_jobs = 16, max_short_jobs = 3;
@@ -63,16 +63,18 @@ void DecisionSearch::offer_least_memory(const LeastMemory& least) {
 /// Refines the layer cuts of the best plans of several jobs. Layers are split for all micro-batches in
 /// flight, so a plan with flushes may fit with other cuts.
 void DecisionSearch::refine_best_per_job() {
-  for (const PlanCandidate& best : state_.pool.best_per_job(varied)) {
-    if (state_.pool.has_fitting() || state_.is_over()) return;
-    if (max_fitting_evaluations(*best.job) > state_.budget.left()) return;
-    state_.offer(1, {best.job},
-                 [&](int, const PlanScore& score) { return std::vector{refine_layer_cuts(best, score)}; });
-  }
+  if (state_.pool.has_fitting() || state_.is_over()) return;
+  const std::vector<PlanCandidate> best = state_.pool.best_per_job(varied);
+  DecidedJobs jobs;
+  for (const PlanCandidate& it : best) jobs.push_back(it.job);
+  state_.offer(static_cast<int>(best.size()), jobs, [&](int i, const PlanScore& score) {
+    return std::vector{refine_layer_cuts(best[at(i)], score)};
+  });
 }
 
 /// Jobs with a single tensor degree come first, then jobs with groups as large as each host allows.
 void DecisionSearch::offer_least_memory(const LeastMemory& least, StageCounts counts, std::size_t most) {
+  if (state_.pool.has_fitting() || state_.is_over()) return;
   DecidedJobs jobs, mixed;
   for (std::size_t i = 0; i < std::min(least.jobs.size(), most); ++i) {
     const DecidedJobPtr job = state_.decisions.decide(least.jobs[i]);
@@ -231,7 +233,7 @@ void DecisionSearch::decide_by_family() {
     PlanCandidate from;
     DecidedJobPtr job;
   };
-  std::set<std::pair<DecidedJobPtr, Shape>> tried;
+  std::set<std::pair<DecidedJobPtr, Shape>> tried;  // once, from the first family that reaches it
   std::map<PlanFamily, double> before;
   for (int round = 0; round < decision_rounds && !state_.is_over(); ++round) {
     std::vector<Try> tries;

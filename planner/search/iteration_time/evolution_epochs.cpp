@@ -120,6 +120,7 @@ DecidedJobs jobs_of(const std::vector<Island>& islands) {
 void evolve_in_epochs(SearchState& state, std::uint64_t round) {
   if (state.is_over() || state.options.warm || state.options.keeps_pareto_front || !state.pool.has_fitting())
     return;
+  LayerSplits splits;
   int idle_epochs = 0;
   for (int epoch = 0; epoch < evolution_epochs && idle_epochs < max_idle_epochs && !state.is_over();
        ++epoch) {
@@ -137,7 +138,8 @@ void evolve_in_epochs(SearchState& state, std::uint64_t round) {
       const auto task = (round << 32) + static_cast<std::uint64_t>(block * evolution_islands + i);
       Rng rng = Rng::for_task(state.options.common.seed, task);
       const long long children = affordable_moves(starts.front(), wanted, parts / steps_ratio);
-      return evolve_plans(starts, jobs, limits, score, children, rng, [&] { return state.must_stop(); });
+      return evolve_plans(
+          starts, jobs, limits, score, children, rng, [&] { return state.must_stop(); }, &splits);
     };
     state.offer(static_cast<int>(islands.size()), jobs_of(islands), evolve);
     state.record_convergence();

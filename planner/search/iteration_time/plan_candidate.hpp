@@ -1,10 +1,7 @@
 // Plans as the steps of the search by iteration time pass them to each other.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <mutex>
-#include <utility>
 #include <vector>
 
 #include "planner/cost/iteration_time/iteration_time.hpp"
@@ -12,32 +9,7 @@
 
 namespace dtfm::search {
 
-using Layers = std::vector<std::pair<int, int>>;  // per stage: its first layer, and the layer after its last
-
-/// A cache of layer splits. A key contains everything that its split depends on, so the result does not
-/// depend on which island computes it first. The number of entries is limited. Thread-safe.
-class LayerSplits {
- public:
-  template <class Compute>
-  Layers get(std::vector<int> key, const Compute& compute) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    }
-    Layers layers = compute();
-    const std::lock_guard lock(mutex_);
-    constexpr std::size_t max_entries = 30'000;  // about 10 MB per job; chosen by hand
-    if (known_.size() < max_entries) known_.emplace(std::move(key), layers);
-    return layers;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::vector<int>, Layers> known_;
-};
-
-/// A job without open decisions, with everything that its estimates need. Immutable, except
-/// for `layer_splits`, which is a cache.
+/// A job without open decisions, with everything that its estimates need. Immutable.
 struct DecidedJob {
   /// `tensors`: tensor degrees of stages, ascending.
   DecidedJob(const Problem& of, const Job& job, const std::vector<int>& tensors,
@@ -56,7 +28,6 @@ struct DecidedJob {
   // Largest tensor degree on each GPU model: [index of the model in the topology + 1]. Empty unless degrees
   // are mixed.
   std::vector<int> max_degrees;
-  mutable LayerSplits layer_splits;  // cache of the evolution, shared by all islands
 };
 
 /// Whether the job requires uniform pipelines, which also have a single tensor degree.

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/target.hpp"
@@ -28,6 +29,7 @@ constexpr std::size_t children_per_common_split = 8;  // of equally deep pipelin
 constexpr long long children_in_turn = 32;            // of one plan: estimates of similar plans are fast
 // As fractions of the best score; those of annealing, but it does not end as cold.
 constexpr double warm_temperature = 0.02, cold_temperature = 0.0005;
+constexpr int end_of_stage = -1, end_of_pipeline = -2;  // in keys of layer splits
 constexpr int balance_passes = 2;  // micro-batches depend on the layers' times, and vice versa
 
 /// A number for the class of each device.
@@ -43,8 +45,8 @@ std::vector<int> class_of_each_device(const DecidedJob& job) {
 class PlanEvolution {
  public:
   PlanEvolution(std::vector<PlanCandidate> starts, const DecidedJobs& jobs, const ShapeLimits& limits,
-                const PlanScore& score, Rng& rng)
-      : limits_(limits), score_(score), rng_(rng), best_(std::move(starts)) {
+                const PlanScore& score, Rng& rng, LayerSplits& splits)
+      : limits_(limits), score_(score), rng_(rng), splits_(splits), best_(std::move(starts)) {
     for (const auto& job : jobs)
       decided_.push_back({job,
                           PlanEvaluator(job, score),
@@ -98,7 +100,10 @@ class PlanEvolution {
   bool has_mixed_degrees() const { return job().has_mixed_degrees(); }
   /// The next child is a plan of this job.
   void use(const std::shared_ptr<const DecidedJob>& job) {
-    now_ = &*std::find_if(decided_.begin(), decided_.end(), [&](const Decided& it) { return it.job == job; });
+    const auto decided =
+        std::find_if(decided_.begin(), decided_.end(), [&](const Decided& it) { return it.job == job; });
+    DTFM_ASSERT(decided != decided_.end());
+    now_ = &*decided;
   }
 
   int below(std::size_t bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
@@ -428,29 +433,33 @@ class PlanEvolution {
 
   Layers best_layers(const std::vector<const Pipeline*>& pipelines, int replicas) {
     std::vector<cost::StageChain> chains;
-    std::vector<int> key;  // all that the split depends on
+    std::vector<int> key, hosts;
     if (job().model.sharding.optimizer) key.push_back(replicas);
     for (const Pipeline* pipeline : pipelines) {
       chains.push_back({{}, pipeline->micro_batches});
       key.push_back(pipeline->micro_batches);
-      int host = no_index;  // of the stage before
+      hosts.clear();  // in the order of their first devices
       for (const Stage& stage : pipeline->stages) {
         chains.back().devices.push_back(stage.devices);
-        const int device = stage.devices.front();
-        key.push_back(now_->device_class[at(device)]);
-        if (has_mixed_degrees()) key.push_back(static_cast<int>(stage.devices.size()));
-        const int before = std::exchange(host, job().problem.topology->devices[at(device)].host);
-        key.push_back(before == host ? 1 : 0);
+        for (const int device : stage.devices) {
+          const int host = job().problem.topology->devices[at(device)].host;
+          const auto known = std::find(hosts.begin(), hosts.end(), host);
+          key.push_back(now_->device_class[at(device)]);
+          key.push_back(static_cast<int>(known - hosts.begin()));
+          if (known == hosts.end()) hosts.push_back(host);
+        }
+        key.push_back(end_of_stage);
       }
-      key.push_back(-1);
+      key.push_back(end_of_pipeline);
     }
-    return job().layer_splits.get(
-        std::move(key), [&] { return cost::best_layer_split(job().model, chains, replicas).layers; });
+    return splits_.get(job(), std::move(key),
+                       [&] { return cost::best_layer_split(job().model, chains, replicas).layers; });
   }
 
   const ShapeLimits& limits_;
   const PlanScore& score_;
   Rng& rng_;
+  LayerSplits& splits_;
   std::vector<Decided> decided_;
   Decided* now_ = nullptr;
   std::vector<PlanCandidate> best_;  // found so far, best first
@@ -484,8 +493,10 @@ bool can_evolve(const DecidedJob& job) {
 
 std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,
                                         const ShapeLimits& limits, const PlanScore& score, long long children,
-                                        Rng& rng, const StopFunction& stop) {
-  return PlanEvolution(std::move(starts), jobs, limits, score, rng).run(children, stop);
+                                        Rng& rng, const StopFunction& stop, LayerSplits* splits) {
+  LayerSplits own;
+  return PlanEvolution(std::move(starts), jobs, limits, score, rng, splits ? *splits : own)
+      .run(children, stop);
 }
 
 }  // namespace dtfm::search
