@@ -12,6 +12,8 @@
 namespace dtfm::search {
 namespace {
 
+// Chosen by hand: with more groups, annealing finds better plans with the evaluations that families take.
+constexpr int max_groups_of_families = 32;
 constexpr std::size_t max_kept_by_default = 96, max_kept_by_family = 4;  // chosen by hand
 
 PlanScore score_of(const Problem& problem, const IterationSearchOptions& options,
@@ -77,7 +79,7 @@ void SearchState::keep(PlanCandidate candidate) {
   if (!options.churn.empty() && candidate.deficit_bytes <= 0 &&
       (!best_undisturbed || undisturbed(candidate) < undisturbed(*best_undisturbed)))
     best_undisturbed = candidate;
-  if (can_evolve(*candidate.job))
+  if (can_evolve(*candidate.job) && max_tensor_groups(*candidate.job) <= max_groups_of_families)
     best_by_family
         .try_emplace({candidate.shape(), candidate.plan.execution.recomputation}, max_kept_by_family)
         .first->second.keep(candidate);

@@ -98,8 +98,8 @@ class SearchState {
   PlanScore score;
   EvaluationBudget budget;
   PlanPool pool;
-  /// Only plans that can be evolved. They have pools of their own, so that no family is crowded out by others
-  /// that are better at first.
+  /// Only plans of few groups that can be evolved. They have pools of their own, so that no family is crowded
+  /// out by others that are better at first.
   std::map<PlanFamily, PlanPool> best_by_family;
   ParetoFront pareto_front;
   std::optional<PlanCandidate> best_undisturbed;  // that fits in memory; only under churn
