@@ -36,6 +36,13 @@ PlanCandidate best_plan(const Problem& problem, const IterationSearchOptions& op
   return search_iteration(problem, options).finalists.front();
 }
 
+/// In a short search.
+bool finds_plan_that_fits(const Problem& problem) {
+  IterationSearchOptions options;
+  options.common.evaluations = 3000;
+  return best_plan(problem, options).deficit_bytes <= 0;
+}
+
 }  // namespace
 
 // The best plan is a single pipeline with one stage of four devices. Plans of four pipelines with one device
@@ -71,9 +78,7 @@ TEST_CASE("a plan that fits only with mixed tensor degrees is found") {
   const Problem problem = open_problem(
       "{site: a, hosts: 3, gpus_per_host: 4, gpu: L4}, {site: b, hosts: 2, gpus_per_host: 2, gpu: V100-16GB}",
       "200 Gbps", "latency: 5 ms, bandwidth: 1 Gbps", "{preset: qwen-2.5-14b, sequence: 4096}", "32");
-  IterationSearchOptions options;
-  options.common.evaluations = 3000;
-  CHECK(best_plan(problem, options).deficit_bytes <= 0);
+  CHECK(finds_plan_that_fits(problem));
 }
 
 // The model fits only if the first stage is a single GPU, the others are pairs of GPUs, the pipeline is
@@ -83,14 +88,12 @@ TEST_CASE("a plan that fits only with flushes and another layer split is found")
       "{site: a, hosts: 4, gpus_per_host: 2, gpu: RTX-3090}, {site: b, hosts: 3, gpus_per_host: "
       "2, gpu: RTX-4090}, {site: b, hosts: 1, gpus_per_host: 1, gpu: RTX-4090}",
       "200 Gbps", "latency: 12 ms, bandwidth: 1 Gbps", "{preset: qwen-2.5-14b, sequence: 4096}", "64");
-  IterationSearchOptions options;
-  options.common.evaluations = 3000;
-  CHECK(best_plan(problem, options).deficit_bytes <= 0);
+  CHECK(finds_plan_that_fits(problem));
 }
 
 // Stages have two hosts of one site, whose GPUs may be of two models, so that layer splits depend on all
 // devices of a stage.
-TEST_CASE("stages on several hosts are planned alike by any number of threads") {
+TEST_CASE("the number of threads does not change plans whose stages span several hosts") {
   const Problem problem{
       io::parse_topology(
           "version: 1\nname: hosts\ndevices: [{site: a, hosts: 3, gpus_per_host: 4, gpu: L4}, "
