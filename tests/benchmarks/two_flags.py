@@ -6,8 +6,8 @@
 On random clusters (2 to 4 sites, 8 to 24 devices of two or three kinds) everything that a job can leave open is `auto`. The
 plan is compared with those of 21 variants of the request: pairs of `--pipeline P --data D`, and each schedule. With
 --scenarios, each of ten clusters has two scenarios in which devices leave. A cluster is lost if a variant is over 0.3 %
-faster, simulated. With --longer, clusters of 12 to 16 devices are planned with that number of evaluations and, as the only
-variant, with a hundred times as many; one is lost if that is over 0.5 % faster. Each row is printed as it is done; at the
+faster, simulated. With --longer N, clusters of 12 to 16 devices are planned without a limit and, as the only variant, with
+N times the evaluations that this took; one is lost if that is over 0.5 % faster. Each row is printed as it is done; at the
 end the lost ones, the worst first.
 """
 import argparse
@@ -25,7 +25,7 @@ MODELS = ["{preset: gpt3-xl}", "{preset: llama-3-8b, sequence: 4096}", "{preset:
           "{kind: transformer, layers: 16, hidden: 2048, heads: 32, kv_heads: 8, sequence: 2048, vocabulary: 32000, norm: rms, "
           "gated: true, positions: rotary, biases: false}"]
 SCHEDULES = ["gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-greedy", "interleaved, chunks: 2", "interleaved, chunks: 4"]
-BAR, BAR_LONGER, LONGER = 0.003, 0.005, 100
+BAR, BAR_LONGER = 0.003, 0.005
 
 
 def cluster(rng: random.Random, name: str) -> tuple[str, list[str]]:
@@ -93,16 +93,16 @@ def compared(planner: str, seed: int, options: argparse.Namespace) -> dict:
         variants = [(f"--pipeline {p} --data {d}", ["--pipeline", str(p), "--data", str(d)], "auto")
                     for p, d in rng.sample(shapes, min(len(shapes), 14))]
         variants += [(schedule, [], schedule) for schedule in SCHEDULES]
-        base = []
+        run, plan = planned([planner, "--threads", "1"], topology, job(model, batch), flags)
+        evaluations = options.evaluations
         if options.longer:
-            base = ["--evaluations", str(options.evaluations)]
-            variants = [(f"{LONGER} x the evaluations", ["--evaluations", str(LONGER * options.evaluations)], "auto")]
-        run, plan = planned([planner, "--threads", "1"], topology, job(model, batch), flags + base)
+            evaluations = options.longer * plan["search"]["evaluations"] if plan else options.evaluations
+            variants = [(f"{options.longer} x the evaluations", [], "auto")]
         row = {"seed": seed, "devices": count, "model": model[:24], "status": run.returncode, "planned_s": seconds(plan, names)}
         best, by = float("inf"), ""
         for text, more, schedule in variants:
             _, other = planned([planner, "--threads", "1"], topology, job(model, batch, schedule),
-                               [*flags, *more, *([] if options.longer else ["--evaluations", str(options.evaluations)])])
+                               [*flags, *more, "--evaluations", str(evaluations)])
             if (its := seconds(other, names)) < best:
                 best, by = its, text
         loss = row["planned_s"] / best - 1 if best < float("inf") else 0.0
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--clusters", default="0-39", help="first and last seed [%(default)s]")
     parser.add_argument("--evaluations", type=int, default=20_000, help="of each variant [%(default)s]")
     parser.add_argument("--scenarios", action="store_true", help="with two scenarios in which devices leave")
-    parser.add_argument("--longer", action="store_true", help="compares with searches that are 100 times as long")
+    parser.add_argument("--longer", type=int, metavar="N", help="compares with searches that are N times as long")
     parser.add_argument("--csv", metavar="FILE", help="writes the rows")
     options = parser.parse_args()
     first, last = map(int, options.clusters.split("-"))
