@@ -122,9 +122,11 @@ class IterationWriter {
   }
 
   std::string stages() const {
-    const bool decides = traits(s_.plan.execution.recomputation).is_per_stage;
+    const RecomputationTraits& recomputation = traits(s_.plan.execution.recomputation);
+    const bool decides = recomputation.is_per_stage();
     Rows rows = {{"stage", "layers", "memory", "devices"}};
-    if (decides) rows.front().insert(rows.front().begin() + 2, "recomputed");
+    if (decides)
+      rows.front().insert(rows.front().begin() + 2, recomputation.offloads ? "offloaded" : "recomputed");
     const int count = depth(s_.plan);
     const auto groups = stage_groups(s_.plan);
     for (int stage = 0; stage < count && rows.size() <= max_rows; ++stage) {
@@ -262,8 +264,8 @@ class IterationWriter {
            (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
   }
 
-  /// How many layers of the stage are recomputed, if plans decide that: "3 of 6", or "0 to 3 of 6" in
-  /// different pipelines.
+  /// How many layers of the stage are recomputed or offloaded, if plans decide that: "3 of 6", or "0 to 3 of
+  /// 6" in different pipelines.
   std::string recomputed(int stage) const {
     std::set<int> all, layers;
     for (const Pipeline& pipeline : s_.plan.pipelines)

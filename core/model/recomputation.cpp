@@ -18,7 +18,7 @@ constexpr RecomputationTraits full = {
 constexpr RecomputationTraits as_needed(RecomputationTraits row) {
   row.kind = Recomputation::as_needed;
   row.name = "as-needed";
-  row.is_per_stage = true;
+  row.layers_name = "recompute_layers";
   return row;
 }
 
@@ -47,8 +47,15 @@ constexpr auto recomputations = std::to_array<RecomputationTraits>({
      .repeats_mlps = true},
     full,
     as_needed(full),
+    {.kind = Recomputation::offload,
+     .name = "offload",
+     .repeated_share = [](const Layer&) { return 0.0; },
+     .kept = [](const Layer&, Bytes input) { return input; },
+     .working = [](const Layer& layer) { return layer.activation_memory; },
+     .layers_name = "offload_layers",
+     .offloads = true},
 });
-static_assert(has_row_for_each(recomputations, Recomputation::as_needed));
+static_assert(has_row_for_each(recomputations, Recomputation::offload));
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Recomputation (activation checkpointing): the backward pass repeats what the forward pass did not keep.
+// Recomputation (activation checkpointing): the backward pass repeats what the forward pass did not keep. Or
+// it gets that back from host memory.
 #pragma once
 
 #include <span>
@@ -15,6 +16,7 @@ enum class Recomputation : unsigned char {
   mlp,        // of MLPs and experts, with their routers
   full,       // of whole layers from their inputs
   as_needed,  // of as few whole layers of each stage as its memory requires
+  offload,    // none: what as_needed would recompute is in host memory from the forward to the backward pass
 };
 
 /// Bytes and FLOPs are per sequence.
@@ -29,8 +31,13 @@ struct RecomputationTraits {
   Bytes (*working)(const Layer& layer);
   // What the backward pass repeats, with its messages: cores of attention, all of attention, MLPs.
   bool repeats_attention = false, repeats_mixers = false, repeats_mlps = false;
-  /// Plans have the number of recomputed layers of each stage (Stage::recompute_layers).
-  bool is_per_stage = false;
+  /// The name of the number of these layers in each stage of a plan (Stage::recompute_layers), if plans have
+  /// one.
+  const char* layers_name = nullptr;
+  /// The layers are not recomputed: their activations cross the host link twice.
+  bool offloads = false;
+
+  constexpr bool is_per_stage() const { return layers_name != nullptr; }
 };
 
 /// A row for each value, in the order of the enum.

@@ -118,7 +118,7 @@ struct ExecutionConfig {
   }
   /// How many of the layers are recomputed at least, in any stages.
   int min_recomputed_layers(int layers) const {
-    return traits(recomputation).is_per_stage ? 0 : recomputed_layers(layers, 0);
+    return traits(recomputation).is_per_stage() ? 0 : recomputed_layers(layers, 0);
   }
 
   friend bool operator==(const ExecutionConfig&, const ExecutionConfig&) = default;

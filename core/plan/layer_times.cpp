@@ -152,6 +152,14 @@ const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
   return precisions.empty() || has(precisions, found->precision) ? found : nullptr;
 }
 
+BitsPerSecond required_host_link(const Gpu& gpu, std::string_view time) {
+  if (!gpu.host_link)
+    throw Error("",
+                fmt::format("{} cannot be estimated: GPU {} has no `host_link`; add it to the GPU catalogue",
+                            time, gpu.name));
+  return *gpu.host_link;
+}
+
 /// Counts the FLOPs that every kernel must execute: of the attention core only half, because a causal mask
 /// hides the rest; its backward takes twice as many as its forward.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds) {
@@ -284,16 +292,14 @@ ProfiledTime LayerTimes::profiled_on_mesh(const LayerProfile& profile, const Gpu
 /// these return. All devices of a host share its CPUs; devices of other hosts are counted with those of the
 /// largest host that has such a GPU. Throws Error if the GPU has no `host_link`.
 double LayerTimes::host_update_s(const Gpu& gpu) const {
-  if (!gpu.host_link)
-    throw Error("", fmt::format("the update time of optimizer {} cannot be estimated: GPU {} has no "
-                                "`host_link`; add it to the GPU catalogue",
-                                name_of(job_.training.optimizer), gpu.name));
+  const BitsPerSecond link = required_host_link(
+      gpu, fmt::format("the update time of optimizer {}", name_of(job_.training.optimizer)));
   std::map<int, int> devices;  // by host
   for (const Device& it : topology_.devices) ++devices[it.host];
   int most = 1;
   for (const Device& it : topology_.devices)
     if (it.gpu >= 0 && topology_.gpus[at(it.gpu)].name == gpu.name) most = std::max(most, devices[it.host]);
-  return traits(job_.training.optimizer).host_link_bytes * bits_per_byte / gpu.host_link->value() +
+  return (Bytes(traits(job_.training.optimizer).host_link_bytes) / link).value() +
          host_update_s_per_parameter * most;
 }
 

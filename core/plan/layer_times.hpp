@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/model/layer_profile.hpp"
@@ -26,6 +27,9 @@ struct LayerTime {
 /// Returns whether the GPU would exceed its highest peak if forward and backward of a micro-batch on one of
 /// `tensor` devices took `seconds`: the measurement is then incomplete or of another layer.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
+
+/// Throws Error that `time` cannot be estimated if the GPU has no `host_link`.
+BitsPerSecond required_host_link(const Gpu& gpu, std::string_view time);
 
 /// The job's profile of this GPU; nullptr if there is none, or if it is in a precision that the job's target
 /// does not run, so that the job has another one.

@@ -94,7 +94,7 @@ std::vector<std::vector<int>> stage_groups(const Plan& plan) {
 }
 
 int recomputed_layers(const ExecutionConfig& execution, const Stage& stage, int layers) {
-  const bool is_per_stage = traits(execution.recomputation).is_per_stage;
+  const bool is_per_stage = traits(execution.recomputation).is_per_stage();
   return is_per_stage && stage.recompute_layers ? std::min(layers, *stage.recompute_layers)
                                                 : execution.recomputed_layers(layers);
 }

@@ -26,8 +26,9 @@ struct Stage {
   /// (`zero_bubble_greedy_order`). Empty: chosen by the planner
   /// (search_passes).
   PassOrder passes = {};
-  /// Number of first layers of the (virtual) stage that are recomputed under Recomputation::as_needed. Empty:
-  /// chosen by the planner (fewest_recomputed); all for a simulator without it.
+  /// Number of first layers of the (virtual) stage that are recomputed under Recomputation::as_needed, or
+  /// offloaded under Recomputation::offload. Empty: chosen by the planner (fewest_recomputed); all for a
+  /// simulator without it.
   std::optional<int> recompute_layers = {};
 
   friend bool operator==(const Stage&, const Stage&) = default;
@@ -58,8 +59,8 @@ inline bool are_equally_deep(const Plan& plan) {
 }
 /// [stage]: its devices in all pipelines that have so many stages; they synchronize gradients.
 std::vector<std::vector<int>> stage_groups(const Plan& plan);
-/// How many layers of each virtual stage of `stage` are recomputed, if it has so many: the first ones. Only
-/// meaningful if `execution.recomputation` is not none.
+/// How many layers of each virtual stage of `stage` are recomputed or offloaded, if it has so many: the first
+/// ones. Only meaningful if `execution.recomputation` is not none.
 int recomputed_layers(const ExecutionConfig& execution, const Stage& stage, int layers);
 /// [stage]: what the schedule leaves to plans; empty if that is nothing.
 std::vector<PlannedOrder> planned_orders(const Pipeline& pipeline, Schedule schedule);

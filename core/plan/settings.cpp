@@ -610,7 +610,8 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "activation recomputation in the backward pass: of the activation functions of routed experts "
              "(moe_act), of the attention core (selective), of MLPs and experts (mlp), or of whole layers "
              "(full), or of as few whole layers in each stage as its memory requires (as-needed; the plan "
-             "gives the number of each stage). "
+             "gives the number of each stage). Instead of being recomputed, so many layers can wait in host "
+             "memory (offload, which requires the `host_link` of GPUs). "
              "moe_act has no effect without experts, and mlp has none on models given layer by layer",
          .may_be_auto = true,
          .may_be_list = true,

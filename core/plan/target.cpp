@@ -72,7 +72,8 @@ constexpr std::array all_recomputations = {Recomputation::none, Recomputation::m
                                            Recomputation::selective, Recomputation::mlp, Recomputation::full};
 constexpr std::array of_modules = {Recomputation::none, Recomputation::mlp, Recomputation::full,
                                    Recomputation::as_needed};
-constexpr std::array of_layers = {Recomputation::none, Recomputation::full, Recomputation::as_needed};
+constexpr std::array of_layers = {Recomputation::none, Recomputation::full, Recomputation::as_needed,
+                                  Recomputation::offload};
 constexpr std::array none_or_full = {Recomputation::none, Recomputation::full};
 constexpr std::array only_full = {Recomputation::full};
 

@@ -51,7 +51,7 @@ std::optional<SettingValue> same_sharing(const std::vector<SettingValue>& run, c
 /// Where a target does not decide about recomputation by stage: full, if it runs that, because it needs least
 /// memory.
 std::optional<SettingValue> same_recomputation(const TargetTraits& target, const Job& job) {
-  if (!traits(job.execution.recomputation).is_per_stage || !has(target.recomputations, Recomputation::full))
+  if (!traits(job.execution.recomputation).is_per_stage() || !has(target.recomputations, Recomputation::full))
     return std::nullopt;
   return name_of(Recomputation::full);
 }
@@ -141,7 +141,7 @@ namespace {
 
 /// Drops the numbers of recomputed layers of stages, and the recomputation if they are 0.
 void leave_recomputation_to_settings(Plan& plan) {
-  bool none = traits(plan.execution.recomputation).is_per_stage;
+  bool none = traits(plan.execution.recomputation).is_per_stage();
   for (Pipeline& pipeline : plan.pipelines)
     for (Stage& stage : pipeline.stages) {
       none = none && stage.recompute_layers == 0;

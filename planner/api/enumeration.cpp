@@ -25,7 +25,7 @@ bool may_recompute_more(const Job& job) {
   };
   return std::any_of(all.begin(), all.end(),
                      [&](const RecomputationTraits& it) {
-                       return it.is_per_stage && allows(job, Setting::recompute, it.name);
+                       return it.is_per_stage() && allows(job, Setting::recompute, it.name);
                      }) &&
          std::any_of(schedule_table().begin(), schedule_table().end(), [&](const ScheduleTraits& it) {
            return has_room(it) && allows(job, Setting::schedule, it.name);

@@ -67,7 +67,7 @@ bool has_own_class(Schedule schedule) {
 /// Of every stage, or with Recomputation::as_needed by stage; null: all.
 ordered_json recompute_layers_json(const ExportBundle& bundle) {
   const ExecutionConfig& execution = bundle.job.execution;
-  if (!traits(execution.recomputation).is_per_stage)
+  if (!traits(execution.recomputation).is_per_stage())
     return execution.recompute_layers ? ordered_json(*execution.recompute_layers) : ordered_json();
   const std::vector<Stage>& stages = bundle.plan.pipelines.front().stages;
   ordered_json json = ordered_json::array();

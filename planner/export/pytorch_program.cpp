@@ -205,8 +205,9 @@ class ProgramWriter {
                         {"output_to", after},
                         {"compress_input", compression_json(rank, before)},
                         {"compress_output", compression_json(rank, after)}});
-      if (traits(execution_.recomputation).is_per_stage)
-        chunks.back()["recompute_layers"] = recomputed_layers(
+      if (const RecomputationTraits& recomputation = traits(execution_.recomputation);
+          recomputation.is_per_stage())
+        chunks.back()[recomputation.layers_name] = recomputed_layers(
             execution_, bundle_.plan.pipelines[at(it.pipeline)].stages[at(it.stage)], last - first);
     }
     return {{"device", fmt::format("{}:{}", location.host, location.gpu)},

@@ -1,9 +1,10 @@
 """Computes the layers of a chunk, one part after another, forward and backward."""
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Callable, Mapping, NamedTuple, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -59,13 +60,69 @@ def accumulate_fp32(parameters) -> None:
             parameter.grad = None
 
 
+class HostCopy(NamedTuple):
+    tensor: torch.Tensor
+    device: torch.device
+    copied: Optional[torch.cuda.Event]  # None on a CPU
+
+
+class HostMemory:
+    """What autograd saves in a forward pass waits in host memory until the backward pass. On a GPU, copies in either
+    direction have a stream of their own and run beside the computation, because the CPU issues both ahead of it."""
+
+    def __init__(self) -> None:
+        self._streams: Optional[tuple[torch.cuda.Stream, torch.cuda.Stream]] = None  # to the host, from it
+
+    def wait(self) -> None:
+        """Before another forward pass: until all of the last one has left the device."""
+        if self._streams:
+            torch.cuda.current_stream(self._streams[0].device).wait_stream(self._streams[0])
+
+    def saving(self, module: nn.Module) -> torch.autograd.graph.saved_tensors_hooks:
+        """A context for the forward pass of `module`, whose parameters stay on the device."""
+        parameters = {it.data_ptr() for it in module.parameters()}  # those of their transposes, too
+
+        def pack(tensor: torch.Tensor):
+            return tensor if tensor.data_ptr() in parameters else self._to_host(tensor)
+
+        def unpack(packed):
+            return self._from_host(packed) if isinstance(packed, HostCopy) else packed
+
+        return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+
+    def _to_host(self, tensor: torch.Tensor) -> HostCopy:
+        if not tensor.is_cuda:
+            return HostCopy(tensor.detach().clone(), tensor.device, None)
+        if self._streams is None:
+            self._streams = torch.cuda.Stream(tensor.device), torch.cuda.Stream(tensor.device)
+        out = self._streams[0]
+        host = torch.empty(tensor.size(), dtype=tensor.dtype, pin_memory=True)
+        out.wait_stream(torch.cuda.current_stream(tensor.device))
+        with torch.cuda.stream(out):
+            host.copy_(tensor, non_blocking=True)
+        tensor.record_stream(out)  # its memory is not used again before it is copied
+        return HostCopy(host, tensor.device, out.record_event())
+
+    def _from_host(self, copy: HostCopy) -> torch.Tensor:
+        if copy.copied is None:
+            return copy.tensor
+        back, now = self._streams[1], torch.cuda.current_stream(copy.device)
+        back.wait_event(copy.copied)
+        with torch.cuda.stream(back):
+            tensor = copy.tensor.to(copy.device, non_blocking=True)
+        now.wait_stream(back)
+        tensor.record_stream(now)
+        return tensor
+
+
 class Segment:
     """A module that is computed at once, and the layer that it belongs to. `sample_shape`: the required shape of its
     output without the dimension of samples; None: any."""
 
-    def __init__(self, module: nn.Module, layer: int, is_last: bool, recompute: bool,
+    def __init__(self, module: nn.Module, layer: int, is_last: bool, recompute: bool, offload: bool = False,
                  sample_shape: Optional[Sequence[int]] = None):
         self.module, self.layer, self.completes_layer, self.sample_shape = module, layer, is_last, sample_shape
+        self.offload = offload
         self.recompute = recompute and not isinstance(module, Head)  # the planner never recomputes the head
         self.is_random = any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
                              for part in module.modules())
@@ -85,6 +142,7 @@ class ChunkCompute:
     def __init__(self, segments: list[Segment], splits_backward: bool, loss: Optional[Callable] = None):
         self.segments, self.splits_backward, self.loss = segments, splits_backward, loss
         self._kept: dict[int, list] = {}  # by micro-batch: input and output of each segment
+        self._host = HostMemory()
         self._products: dict[int, list] = {}
         if splits_backward:
             for segment in segments:
@@ -92,12 +150,14 @@ class ChunkCompute:
 
     def forward(self, micro_batch: int, x: torch.Tensor, seed: tuple[int, ...], target=None) -> torch.Tensor:
         kept = []
+        self._host.wait()
         for number, segment in enumerate(self.segments):
             x = x.detach().requires_grad_(x.is_floating_point())
             is_loss = self.loss is not None and number == len(self.segments) - 1
             recompute = segment.recompute and not is_loss
             with torch.set_grad_enabled(not recompute):
-                y = segment.run(x, seed)
+                with self._host.saving(segment.module) if segment.offload else contextlib.nullcontext():
+                    y = segment.run(x, seed)
                 if is_loss:
                     with computing("the loss"):
                         y = self.loss(y, target)

@@ -43,6 +43,7 @@ class Chunk:
     compress_input: bool  # both activations and their gradients, at this boundary
     compress_output: bool
     recomputed: int  # the number of first layers that are recomputed
+    offloaded: int  # the number of first layers whose activations wait in host memory
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ def parse_program(document: Any, digest: str = "") -> Program:
                         "same export")
     layers = layer_count(root.get("model"))
     training, execution = root.get("training"), root.get("execution")
-    recompute = training.get("recompute", "none").one_of(("none", "full", "as-needed"))
+    recompute = training.get("recompute", "none").one_of(("none", "full", "as-needed", "offload"))
     ranks = root.get("ranks").list(MAX_RANKS, 1)
     orders = read_orders(root.get("orders"))
     collectives = read_collectives(root.get("collectives"))
@@ -300,15 +301,18 @@ def read_rank(it: _Reader, layers: int, recompute: str, ranks: int, pipelines: i
     def neighbour(of: _Reader) -> Optional[int]:
         return None if of.value is None else of.int(0, ranks - 1)
 
-    def recomputed(chunk: _Reader) -> int:
+    def not_kept(chunk: _Reader) -> tuple[int, int]:
+        """Numbers of recomputed and of offloaded layers."""
         first, last = chunk.get("layers").range(layers)
         if recompute == "as-needed":
-            return chunk.get("recompute_layers").int(0, last - first)
-        return last - first if recompute == "full" else 0
+            return chunk.get("recompute_layers").int(0, last - first), 0
+        if recompute == "offload":
+            return 0, chunk.get("offload_layers").int(0, last - first)
+        return last - first if recompute == "full" else 0, 0
 
     chunks = tuple(Chunk(chunk.get("layers").range(layers), neighbour(chunk.get("input_from", None)),
                          neighbour(chunk.get("output_to", None)), chunk.get("compress_input", None).compression(),
-                         chunk.get("compress_output", None).compression(), recomputed(chunk))
+                         chunk.get("compress_output", None).compression(), *not_kept(chunk))
                    for chunk in it.get("chunks").list(MAX_LAYERS, 1))
     if sum(chunk.layers[1] - chunk.layers[0] for chunk in chunks) > layers:
         it.fail(f"has more layers than the model, which has {layers}")

@@ -10,6 +10,7 @@ import torch
 
 from . import checkpoint
 from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, Segment, Sleeper
+from .errors import UserError
 from .model import Model, require_loss, segments_of
 from .optimizer import LossScale, ParameterGroup, make_optimizer, accumulates_in_fp32
 from .pipeline import Boundary, Pipeline, channels
@@ -183,6 +184,9 @@ class Trainer:
         chunk = self.program.ranks[self.rank].chunks[number]
         layers = list(range(*chunk.layers))
         if self.emulated:
+            if chunk.offloaded:
+                raise UserError("a plan with `recompute: offload` cannot be emulated: a profile has no time of the host link")
+
             def zeros(boundaries: dict[int, Boundary]) -> Callable[[], Optional[torch.Tensor]]:
                 it = boundaries.get(number)
                 return lambda: None if it is None else torch.zeros(it.shape, dtype=it.dtype)
@@ -193,7 +197,7 @@ class Trainer:
         for layer in layers:
             parts = segments_of(self.modules[layer])
             segments += [Segment(part, layer, part is parts[0], layer < layers[0] + chunk.recomputed,
-                                 self.model.output_shape(layer) if part is parts[-1] else None) for part in parts]
+                                 layer < layers[0] + chunk.offloaded, self.model.output_shape(layer) if part is parts[-1] else None) for part in parts]
         has_loss = layers[-1] == self.model.layers - 1
         return ChunkCompute(segments, self.program.splits_backward, self._loss if has_loss else None)
 

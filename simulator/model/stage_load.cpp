@@ -56,12 +56,38 @@ bool LoadModel::has_all_reduces(std::span<const int> devices, std::size_t stage_
          });
 }
 
-double LoadModel::forward_s(const Stage& stage, int layer) const {
-  return time_of(stage, layer).forward_s;
+/// Seconds in which the layer's activations cross the slowest host link of the stage once; 0 if they stay.
+double LoadModel::offload_s(const Stage& stage, int layer) const {
+  if (!recomputation_of(stage, layer).offloads) return 0;
+  const Bytes bytes = layer_on_device(stage, layer).activation_memory * execution_.micro_batch;
+  double slowest = 0;
+  for (const int device : stage.devices) {
+    const Gpu& gpu = topology_.gpus[at(topology_.devices[at(device)].gpu)];
+    slowest = std::max(slowest, (bytes / required_host_link(gpu, "the time to offload activations")).value());
+  }
+  return slowest;
+}
+
+/// How much longer than their computation the backward pass of the stage's layers before `end` takes, because
+/// activations return from the host.
+double LoadModel::wait_for_host_s(const Stage& stage, int end) const {
+  double compute = 0, transfer = 0;
+  for (int layer = stage.layers.first; layer < end; ++layer) {
+    compute += time_of(stage, layer).backward_s;
+    transfer += offload_s(stage, layer);
+  }
+  return std::max(0.0, transfer - compute);
+}
+
+double LoadModel::layer_pass_s(const Stage& stage, int layer, Pass pass) const {
+  const LayerTime time = time_of(stage, layer);
+  return std::max(offload_s(stage, layer), pass == Pass::forward ? time.forward_s : time.backward_s);
 }
 
 double LoadModel::backward_s(const Stage& stage, int layer) const {
-  return time_of(stage, layer).backward_s;
+  const double compute = time_of(stage, layer).backward_s;
+  if (!traits(execution_.recomputation).offloads) return compute;
+  return compute + wait_for_host_s(stage, layer + 1) - wait_for_host_s(stage, layer);
 }
 
 double LoadModel::hidden_backward_s(const Stage& stage, int layer) const {
@@ -136,7 +162,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const double micro_batch = execution_.micro_batch;
   StageLoad load;
   load.forward_s = load.backward_s = load.overhead_s = overhead_;
-  double working = 0;
+  double working = 0, offloaded = 0, offload = 0;
   for (int layer = begin; layer < end; ++layer) {
     const Layer& it = chain_[at(layer)];
     const LayerTime time = time_of(stage, layer);
@@ -147,9 +173,15 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.hidden_backward_s += time.hidden_backward_s;
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
     load.model_flops += (it.forward + it.backward).value() * micro_batch / mesh.devices();
-    working =
-        std::max(working, recomputation_of(stage, layer).working(layer_on_device(stage, layer)).value());
+    const RecomputationTraits& recomputation = recomputation_of(stage, layer);
+    const double while_computing = recomputation.working(layer_on_device(stage, layer)).value();
+    working = std::max(working, while_computing);
+    if (recomputation.offloads) offloaded += while_computing;
+    offload += offload_s(stage, layer);
   }
+  load.forward_s = std::max(load.forward_s, overhead_ + offload);
+  load.backward_s = std::max(load.backward_s, overhead_ + offload);
+  working = std::max(working, offloaded);
   const ParameterBytes bytes = parameter_bytes(job_.training);
   double experts = 0;  // parameters in experts that are divided apart
   for (int layer = begin; layer < end && mesh.divides_experts(); ++layer)

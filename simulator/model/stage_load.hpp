@@ -39,7 +39,9 @@ struct StageLoad {
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
 /// those without the attention core (`selective`), or the inputs of the layers (`full`; with
-/// `recompute_layers` only of the first ones), and the output until its gradient arrives. While computing,
+/// `recompute_layers` only of the first ones), and the output until its gradient arrives. The others wait in
+/// host memory (`offload`): they cross the host link during the forward pass and, back, during the backward
+/// pass, each of which takes at least as long, and all of a micro-batch are held meanwhile. While computing,
 /// the activations that are recomputed for one layer are held as well; for the last layer they include those
 /// of the head, 4 s h + 4 s V bytes per sequence. Schedule `gpipe` also holds buffers for the gradients of
 /// input and output, which its trainers allocate for all micro-batches at once (measured: 8 MB each for
@@ -61,9 +63,10 @@ class LoadModel {
   StageLoad of(const Stage& stage) const;
   /// Whether these devices of a stage of `stage_size` exchange sums besides what their layer times contain.
   bool has_all_reduces(std::span<const int> devices, std::size_t stage_size) const;
-  /// Seconds that one layer contributes to the forward of a stage, without overhead.
-  double forward_s(const Stage& stage, int layer) const;
-  /// Seconds that one layer contributes to the backward of a stage, without overhead.
+  /// Seconds of a pass of one layer by itself, without overhead.
+  double layer_pass_s(const Stage& stage, int layer, Pass pass) const;
+  /// Seconds that one layer contributes to the backward of a stage, without overhead. What the first layers
+  /// wait for activations from the host, they do not wait for those of later layers.
   double backward_s(const Stage& stage, int layer) const;
   /// Seconds of `backward_s` that compute the gradients of the layer's parameters.
   double weight_gradient_s(const Stage& stage, int layer) const;
@@ -93,6 +96,8 @@ class LoadModel {
   Layer layer_on_device(const Stage& stage, int layer) const;
   double input_bytes(const Stage& stage, int layer) const;
   double saved_activation_bytes(const Stage& stage) const;
+  double offload_s(const Stage& stage, int layer) const;
+  double wait_for_host_s(const Stage& stage, int end) const;
 
   double state_bytes_per_parameter(double replicas) const;
   double gathered_bytes(const Stage& stage) const;

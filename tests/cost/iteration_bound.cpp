@@ -57,7 +57,7 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     if (problem.job.execution.recomputation == Recomputation::full && seed % 2 == 0)
       problem.job.execution.recompute_layers = static_cast<int>(seed % 5);
     if (problem.job.execution.recomputation == Recomputation::full && seed % 4 == 1)
-      problem.job.execution.recomputation = Recomputation::as_needed;
+      problem.job.execution.recomputation = seed % 8 == 1 ? Recomputation::as_needed : Recomputation::offload;
     const int tensor = problem.topology->size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);

@@ -83,6 +83,8 @@ Topology mixed_topology() {
   topology.gpus.push_back(topology.gpus.front());
   topology.gpus[1].peak = topology.gpus[1].peak_fp32 = FlopsPerSecond(3e12);
   for (Gpu& gpu : topology.gpus) gpu.memory_bandwidth = BitsPerSecond(8e9);
+  topology.gpus[0].host_link = BitsPerSecond(8e6);
+  topology.gpus[1].host_link = BitsPerSecond(2e6);
   for (const int device : {2, 3, 6}) topology.devices[at(device)].gpu = 1;
   for (const int device : {3, 5}) topology.devices[at(device)].speed = 0.5;
   return topology;
@@ -239,7 +241,7 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
     const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
     if (rng.below(3) == 0) problem.job.execution.flush = stages;
     Plan plan = plan_of(problem.job, stages, 2, stages * random_int(rng, 1, 3));
-    if (traits(problem.job.execution.recomputation).is_per_stage)
+    if (traits(problem.job.execution.recomputation).is_per_stage())
       for (Pipeline& pipeline : plan.pipelines)
         for (Stage& stage : pipeline.stages)
           stage.recompute_layers = random_int(rng, 0, stage.layers.second - stage.layers.first);

@@ -327,6 +327,26 @@ TEST_CASE("the recomputed layers of stages are written and read back") {
         "plan.json: /pipelines/0/stages/0/recompute_layers: requires `recompute: as-needed`");
 }
 
+TEST_CASE("the offloaded layers of stages are written under a name of their own and read back") {
+  Job job = small_job();
+  job.execution.recomputation = Recomputation::offload;
+  Plan plan = plan_from_placement(two_by_two(), job);
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages) stage.recompute_layers = 1;
+  json file = plan_json(four_devices(), job, plan);
+  json& first = file["pipelines"][0]["stages"][0];
+  CHECK(first["offload_layers"] == 1);
+  CHECK_FALSE(first.contains("recompute_layers"));
+  CHECK(parsed_with(file, job) == plan);
+  first["recompute_layers"] = 1;
+  CHECK(error_message([&] { parsed_with(file, job); }) ==
+        "plan.json: /pipelines/0/stages/0/recompute_layers: requires `recompute: as-needed`");
+  first.erase("recompute_layers");
+  first.erase("offload_layers");
+  CHECK(error_message([&] { parsed_with(file, job); }) ==
+        "plan.json: /pipelines/0/stages/1: either all stages of a plan have `offload_layers`, or none");
+}
+
 TEST_CASE("the layers of virtual stages are written unless they are split evenly, and read back") {
   Job job = small_job();
   job.execution.schedule = Schedule::interleaved;

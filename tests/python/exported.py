@@ -16,7 +16,7 @@ from pathlib import Path
 
 import ranks
 from dtfm_runtime.program import parse_program
-from programs import SCHEDULES, SYNCS, cuts, make_program, recompute_layers
+from programs import LAYERS_BY_STAGE, SCHEDULES, SYNCS, cuts, layers_by_stage, make_program
 
 EXPORT = None
 MODEL = {"kind": "transformer", "layers": 0, "hidden": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
@@ -38,7 +38,7 @@ def random_case(seed):
     sites = [random_.choice("ab") for it in stages for _ in it]
     options = {"schedule": schedule, "gradient_sync": sync, "chunks": chunks, "micro_batch": random_.randint(1, 2),
                "flush": random_.choice((0, 0, 2)) if chunks == 1 else 0, "overlap": random_.random() < 0.5,
-               "zero1": sync in ("ring", "sharded-ps") and random_.random() < 0.5, "recompute": random_.choice(("none", "full", "as-needed")),
+               "zero1": sync in ("ring", "sharded-ps") and random_.random() < 0.5, "recompute": random_.choice(("none", "full", "as-needed", "offload")),
                "compress": random_.choice((None, "8-bit")), "sites": sites}
     return dict(MODEL, layers=layers, tied=random_.random() < 0.5), pipelines, stages, options
 
@@ -67,7 +67,8 @@ def write_plan(folder, model, pipelines, stages, options):
         ends = list(accumulate(map(sum, of_pipeline), initial=0))
         plan["pipelines"].append({"micro_batches": count, "stages": [
             {"layers": [begin, end], "devices": [next(device)]} | ({"virtual_layers": counts} if options["chunks"] > 1 else {})
-            | ({"recompute_layers": recompute_layers(number, stage, end - begin)} if options["recompute"] == "as-needed" else {})
+            | ({LAYERS_BY_STAGE[options["recompute"]]: layers_by_stage(number, stage, end - begin)}
+               if options["recompute"] in LAYERS_BY_STAGE else {})
             for stage, (begin, end, counts) in enumerate(zip(ends, ends[1:], of_pipeline))]})
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
 

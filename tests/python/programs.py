@@ -90,8 +90,8 @@ def make_program(model, pipelines, schedule="1f1b", gradient_sync="ring", micro_
                 of_rank.append({"layers": list(stages[stage]), "input_from": before, "output_to": after,
                                 "compress_input": compress if before is not None else None,
                                 "compress_output": compress if after is not None else None})
-                if recompute == "as-needed":
-                    of_rank[-1]["recompute_layers"] = recompute_layers(number, device, stages[stage][1] - stages[stage][0])
+                if recompute in LAYERS_BY_STAGE:
+                    of_rank[-1][LAYERS_BY_STAGE[recompute]] = layers_by_stage(number, device, stages[stage][1] - stages[stage][0])
                 for layer in range(*stages[stage]):
                     holders[number, layer] = base + device
             ranks.append({"device": f"here:{len(ranks)}", "host": f"10.0.0.{len(ranks)}", "pipeline": number, "stage": device,
@@ -118,7 +118,10 @@ def make_program(model, pipelines, schedule="1f1b", gradient_sync="ring", micro_
     return program
 
 
-def recompute_layers(pipeline, device, layers):
+LAYERS_BY_STAGE = {"as-needed": "recompute_layers", "offload": "offload_layers"}
+
+
+def layers_by_stage(pipeline, device, layers):
     """Of `layers` layers; different ones in different stages."""
     return min((device + pipeline + 1) % 3, layers)
 
@@ -175,7 +178,7 @@ def random_program(seed, schedule, gradient_sync, **fixed):
     sites = [names[p % len(names)] if by_pipeline else random_.choice(names) for p, depth in enumerate(depths) for _ in range(depth)]
     options = {"micro_batch": random_.choice((1, 2)), "flush": flush, "overlap": random_.random() < 0.4,
                "zero1": gradient_sync in HALVES and random_.random() < 0.5,
-               "blocking": random_.random() < 0.2, "recompute": random_.choice(("none", "full", "as-needed")),
+               "blocking": random_.random() < 0.2, "recompute": random_.choice(("none", "full", "as-needed", "offload")),
                "optimizer": random_.choice(("adam-16", "sgd-8")),
                "sites": sites, "shuffle": random_, **fixed}
     return make_program(random_model(random_, layers), pipelines, schedule, gradient_sync, chunks=chunks, **options)

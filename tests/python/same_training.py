@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 
 import ranks
-from programs import SCHEDULES, SYNCS, make_program, random_program
+from programs import LAYERS_BY_STAGE, SCHEDULES, SYNCS, make_program, random_program
 
 RANKS, ITERATIONS, TOLERANCE, LIMIT_S = 8, 3, 1e-5, 600
 
@@ -142,8 +142,8 @@ def check_coverage(documents):
         depths = Counter(rank["pipeline"] for rank in it["ranks"])
         features = {
             "flush": "flush" in execution, "overlap": execution["overlap"] and many, "recompute": it["training"]["recompute"] == "full",
-            "as-needed": any(0 < chunk.get("recompute_layers", 0) < chunk["layers"][1] - chunk["layers"][0]
-                             for rank in it["ranks"] for chunk in rank["chunks"]),
+            **{name: any(0 < chunk.get(key, 0) < chunk["layers"][1] - chunk["layers"][0]
+                         for rank in it["ranks"] for chunk in rank["chunks"]) for name, key in LAYERS_BY_STAGE.items()},
             "zero1": execution["optimizer_sharding"] == "zero1" and many, "blocking": execution["blocking_sends"],
             "chunks": stages != {1}, "depths": len(set(depths.values())) > 1,
             "micro-batches": len({row["micro_batches"] for row in it["pipelines"]}) > 1, "one pipeline": not many,

@@ -309,6 +309,35 @@ TEST_CASE("an open recomputation is decided by stage where the memory of devices
   }
 }
 
+// Eight layers that keep 1 GB of each of two micro-batches in flight on the first device of 13 GB, of two
+// with four layers each. Recomputing one takes 1 s; moving it takes 0.5 s of the 4 s of a forward pass on a
+// link of 2 GB/s. A link of 0.05 GB/s takes 20 s, and without one, layers can only be recomputed.
+TEST_CASE("an open recomputation offloads activations where every host link carries them") {
+  Problem problem{flat_topology({2}, link_of(0, 1e12), {}), chain_job(8, 0, 1e6), {}};
+  for (Layer& layer : std::get<LayerChain>(problem.job.model).layers) layer.activation_memory = Bytes(1e9);
+  problem.topology.edit().gpus.front().memory = Bytes(7.5e9);
+  problem.job.training.global_batch = 12;
+  problem.job.execution.schedule = Schedule::one_f_one_b;
+  problem.job.automatic = {Setting::recompute};
+  IterationSearchOptions options = search_options(3000);
+  options.limits.stages = 2;
+  const auto found = [&](std::optional<double> bytes_per_s) {
+    Gpu& gpu = problem.topology.edit().gpus.front();
+    gpu.host_link.reset();
+    if (bytes_per_s) gpu.host_link = BitsPerSecond(8 * *bytes_per_s);
+    return search_iteration(problem, options).finalists.front();
+  };
+  const PlanCandidate offloaded = found(2e9), recomputed = found({}), slow = found(5e7);
+  CHECK(offloaded.plan.execution.recomputation == Recomputation::offload);
+  CHECK(offloaded.deficit_bytes <= 0);
+  CHECK(offloaded.plan.pipelines.front().stages[0].recompute_layers == 1);
+  CHECK(offloaded.plan.pipelines.front().stages[1].recompute_layers == 0);
+  CHECK(recomputed.plan.execution.recomputation == Recomputation::as_needed);
+  CHECK(recomputed.iteration_s > 1.05 * offloaded.iteration_s);
+  CHECK(slow.plan.execution.recomputation == Recomputation::as_needed);
+  CHECK(slow.iteration_s == Approx(recomputed.iteration_s));
+}
+
 // Two stages of 3 s per micro-batch, messages of 10 s. 1F1B takes (2 · 3 + 2 · 10) ÷ 2 = 13 s per
 // micro-batch. With room for the micro-batches that are on their way, both stages are always busy.
 TEST_CASE("an open schedule hides slow messages if memory allows") {

@@ -61,6 +61,7 @@ inline Topology random_topology(Rng& rng, int devices, bool shared) {
             FlopsPerSecond(peak)};
     gpu.peak_fp32 = gpu.peak;
     gpu.memory_bandwidth = BitsPerSecond(random_size(rng, 1e10, 1e13));
+    gpu.host_link = BitsPerSecond(1e9);
     topology.gpus.push_back(gpu);
   }
   const int sites = 1 + static_cast<int>(rng.below(3));

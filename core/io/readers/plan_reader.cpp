@@ -160,13 +160,17 @@ class PlanReader {
   }
 
   void read_recompute_layers(const JsonCursor& cursor, Stage& stage) {
-    const auto own = cursor.optional("recompute_layers");
+    for (const RecomputationTraits& it : recomputation_table())
+      if (it.is_per_stage() && it.kind != execution_.recomputation)
+        if (const auto other = cursor.optional(it.layers_name))
+          other->fail(fmt::format("requires `recompute: {}`", it.name));
+    const RecomputationTraits& recomputation = traits(execution_.recomputation);
+    if (!recomputation.is_per_stage()) return;
+    const auto own = cursor.optional(recomputation.layers_name);
     if (has_recompute_layers_.value_or(own.has_value()) != own.has_value())
-      cursor.fail("either all stages of a plan have `recompute_layers`, or none");
+      cursor.fail(fmt::format("either all stages of a plan have `{}`, or none", recomputation.layers_name));
     has_recompute_layers_ = own.has_value();
-    if (!own) return;
-    if (!traits(execution_.recomputation).is_per_stage) own->fail("requires `recompute: as-needed`");
-    stage.recompute_layers = own->as_int(0, stage.layers.second - stage.layers.first);
+    if (own) stage.recompute_layers = own->as_int(0, stage.layers.second - stage.layers.first);
   }
 
   /// The stages of a pipeline must compute the same micro-batches, and not deadlock.

@@ -26,8 +26,9 @@ class PlanWriter {
           stages.back()["warm_up"] = *stage.warm_up;
         if (!stage.passes.empty() && traits(plan_.execution.schedule).has_planned_passes)
           stages.back()["passes"] = format_passes(stage.passes);
-        if (stage.recompute_layers && traits(plan_.execution.recomputation).is_per_stage)
-          stages.back()["recompute_layers"] = *stage.recompute_layers;
+        const RecomputationTraits& recomputation = traits(plan_.execution.recomputation);
+        if (stage.recompute_layers && recomputation.is_per_stage())
+          stages.back()[recomputation.layers_name] = *stage.recompute_layers;
       }
       json.push_back({{"micro_batches", pipeline.micro_batches}, {"stages", std::move(stages)}});
     }

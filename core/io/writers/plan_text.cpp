@@ -16,7 +16,7 @@ namespace {
 
 /// " (0 to 12 layers per stage)"; empty if the plan does not say.
 std::string format_recompute_layers(const Plan& plan) {
-  if (!traits(plan.execution.recomputation).is_per_stage) return "";
+  if (!traits(plan.execution.recomputation).is_per_stage()) return "";
   std::optional<int> fewest, most;
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)

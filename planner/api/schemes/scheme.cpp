@@ -165,7 +165,7 @@ std::vector<Job> with_values(const std::vector<Job>& jobs, Setting setting,
 std::vector<SettingValue> recomputations_to_try(const Job& job) {
   std::vector<SettingValue> values = choices(job, Setting::recompute), uniform = values;
   std::erase_if(uniform, [](const SettingValue& it) {
-    return traits(kind_named(recomputation_table(), std::get<std::string_view>(it)).value()).is_per_stage;
+    return traits(kind_named(recomputation_table(), std::get<std::string_view>(it)).value()).is_per_stage();
   });
   return uniform.empty() ? values : uniform;
 }

@@ -28,7 +28,7 @@ class MemoryDemand {
         limits_(limits),
         process_bytes_(supply.process_bytes()),
         memory_(job, process_bytes_, devices_per_stage(job)),
-        keeps_some_(job.execution.recompute_layers || traits(job.execution.recomputation).is_per_stage) {
+        keeps_some_(job.execution.recompute_layers || traits(job.execution.recomputation).is_per_stage()) {
     const int most = std::min(supply.devices() / devices(), micro_batch_count(job));
     max_replicas_ = std::min(most, limits.replicas.value_or(most));
     for (int layer = 0; layer < memory_.layers(); ++layer)

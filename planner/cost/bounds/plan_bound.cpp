@@ -25,7 +25,7 @@ int device_of(const Stage& stage) {
 }
 
 ComputeTime compute(const IterationModel& model, const Stage& stage, std::pair<int, int> layers) {
-  const bool is_per_stage = traits(model.problem.job.execution.recomputation).is_per_stage;
+  const bool is_per_stage = traits(model.problem.job.execution.recomputation).is_per_stage();
   const int recomputed = is_per_stage
                              ? std::min(stage.recompute_layers.value_or(0), layers.second - layers.first)
                              : model.stages.recomputed(layers);

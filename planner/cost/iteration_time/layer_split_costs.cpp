@@ -212,7 +212,7 @@ std::vector<StageNeeds> LayerSplitCosts::needs_of(const StageCosts& costs, std::
 
 int LayerSplitCosts::recomputed_of(int stage, std::pair<int, int> layers) const {
   const ExecutionConfig& execution = model_.problem.job.execution;
-  if (!traits(execution.recomputation).is_per_stage)
+  if (!traits(execution.recomputation).is_per_stage())
     return execution.recomputed_layers(layers.second - layers.first);
   int most = 0;
   const std::vector<std::pair<int, int>> chunks = chunks_of(layers);
@@ -240,7 +240,7 @@ double LayerSplitCosts::memory_utilization(int stage, std::pair<int, int> layers
       return limit.held.max_bytes(needs) / limit.capacity;
     };
     double share = utilization(needs_, recomputed);
-    if (share > 1 && traits(execution.recomputation).is_per_stage) {
+    if (share > 1 && traits(execution.recomputation).is_per_stage()) {
       const StageCosts& costs = model_.stages_of(limit.degree);
       // As in fewest_recomputed: if recomputing saves, it fits with some number if it does with none or all.
       const double other =

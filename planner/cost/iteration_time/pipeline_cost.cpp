@@ -75,7 +75,7 @@ std::optional<int> planned_in_flight(const ScheduleTraits& schedule, const Stage
 void add_recomputed(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
                     InFlightByDevice& in_flight, PipelineCost& cost) {
   const std::size_t stages = pipeline.stages.size();
-  const bool is_chosen = traits(model.problem.job.execution.recomputation).is_per_stage;
+  const bool is_chosen = traits(model.problem.job.execution.recomputation).is_per_stage();
   cost.work.recomputed.resize(cost.layers.size());
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const Stage& own = pipeline.stages[stage];

@@ -106,7 +106,7 @@ Plan with_passes(const IterationEstimator& estimator, bool uniform, Plan plan) {
 }
 
 bool has_recompute_layers(const Plan& plan) {
-  return !traits(plan.execution.recomputation).is_per_stage ||
+  return !traits(plan.execution.recomputation).is_per_stage() ||
          plan.pipelines.front().stages.front().recompute_layers.has_value();
 }
 

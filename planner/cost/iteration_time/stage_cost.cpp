@@ -41,7 +41,7 @@ void StageCosts::find_kinds() {
         kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
     kind_.push_back(position->second);
     if (!is_new) continue;
-    KindTimes kind{"", times.includes_all_reduces(device, devices()), {{}}, {{}}, {0}};
+    KindTimes kind{"", times.includes_all_reduces(device, devices()), {{}}, {{}}, {0}, {}};
     try {
       for (int layer = 0; layer < layers_; ++layer) {
         const LayerTime time = times.of(layer, device, devices());
@@ -49,11 +49,22 @@ void StageCosts::find_kinds() {
         add(kind.kept.emplace_back(kind.kept.back()), times.of(layer, device, devices(), false));
         kind.tied_update_s.push_back(kind.tied_update_s.back() + time.tied_update_s);
       }
+      if (traits(problem_.job.execution.recomputation).offloads)
+        kind.offload_s = offload_s_before(topology.gpus[at(it.gpu)]);
     } catch (const Error& error) {
       kind.unknown = error.what();
     }
     times_.push_back(std::move(kind));
   }
+}
+
+/// Seconds in which the activations of all layers before cross the host link, [layer].
+std::vector<double> StageCosts::offload_s_before(const Gpu& gpu) const {
+  const BitsPerSecond link = required_host_link(gpu, "the time to offload activations");
+  std::vector<double> sums;
+  for (int layer = 0; layer <= layers_; ++layer)
+    sums.push_back((Bytes(memory_.activation_bytes({0, layer})) / link).value());
+  return sums;
 }
 
 void StageCosts::find_bytes() {
@@ -92,14 +103,17 @@ ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers, int recomp
   const ComputeTime &begin = times.before[at(layers.first)], &end = times.before[at(layers.second)];
   const ComputeTime &repeated = times.before[middle], &kept = times.kept[middle],
                     &kept_end = times.kept[at(layers.second)];
-  const double tied = layers.first == 0 ? times.tied_update_s[at(layers.second)] : 0;
-  return {end.forward_s - begin.forward_s,
-          repeated.backward_s - begin.backward_s + (kept_end.backward_s - kept.backward_s),
-          end.update_s - begin.update_s - tied,
-          end.weight_gradient_s - begin.weight_gradient_s,
-          end.hidden_forward_s - begin.hidden_forward_s,
-          repeated.hidden_backward_s - begin.hidden_backward_s +
-              (kept_end.hidden_backward_s - kept.hidden_backward_s)};
+  const double tied = layers.first == 0 ? times.tied_update_s[at(layers.second)] : 0,
+               offload_s =
+                   times.offload_s.empty() ? 0 : times.offload_s[middle] - times.offload_s[at(layers.first)];
+  return {
+      std::max(offload_s, end.forward_s - begin.forward_s),
+      std::max(offload_s, repeated.backward_s - begin.backward_s + (kept_end.backward_s - kept.backward_s)),
+      end.update_s - begin.update_s - tied,
+      end.weight_gradient_s - begin.weight_gradient_s,
+      end.hidden_forward_s - begin.hidden_forward_s,
+      repeated.hidden_backward_s - begin.hidden_backward_s +
+          (kept_end.hidden_backward_s - kept.hidden_backward_s)};
 }
 
 /// Of each device. Those tied to the first layer of the same stage are not counted again.

@@ -36,7 +36,8 @@ struct ExchangedData {
 
 /// Costs of the stages of one job on one topology with one number of devices. `layers` is always a range
 /// [first, second) of the job's layers; prefix sums give its totals in constant time. The first `recomputed`
-/// of them are recomputed; by default, those of one (virtual) stage (ExecutionConfig::recomputed_layers).
+/// of them are recomputed, or offloaded with Recomputation::offload; by default, those of one (virtual) stage
+/// (ExecutionConfig::recomputed_layers).
 class StageCosts {
  public:
   /// `problem` must outlive this.
@@ -61,7 +62,8 @@ class StageCosts {
   int min_recomputed(std::pair<int, int> layers) const {
     return problem_.job.execution.min_recomputed_layers(layers.second - layers.first);
   }
-  /// Time of a device of that kind, whose times must be known, without exchanges.
+  /// Time of a device of that kind, whose times must be known, without exchanges. Activations of offloaded
+  /// layers cross the host link during each pass, which takes at least as long.
   ComputeTime compute(int kind, std::pair<int, int> layers, int recomputed) const;
   ComputeTime compute(int kind, std::pair<int, int> layers) const {
     return compute(kind, layers, recomputed(layers));
@@ -99,7 +101,7 @@ class StageCosts {
   }
   /// Activations that each device keeps of a micro-batch at least, without buffers for messages.
   double least_kept_bytes(std::pair<int, int> layers) const {
-    return traits(problem_.job.execution.recomputation).is_per_stage
+    return traits(problem_.job.execution.recomputation).is_per_stage()
                ? memory_.least_kept_bytes(layers)
                : memory_.kept_bytes(layers, recomputed(layers));
   }
@@ -114,8 +116,10 @@ class StageCosts {
     std::vector<ComputeTime> before;    // prefix sums, [layers + 1]
     std::vector<ComputeTime> kept;      // the same if no layer is recomputed
     std::vector<double> tied_update_s;  // prefix sums of the updates of parameters tied to the first layer
+    std::vector<double> offload_s;      // prefix sums of one direction; empty: layers are not offloaded
   };
   void find_kinds();
+  std::vector<double> offload_s_before(const Gpu& gpu) const;
   void find_bytes();
   std::vector<ExchangedData> exchanges_before(Exchange kind, Pass pass, bool recomputed) const;
   double held_elements(std::pair<int, int> layers) const;

@@ -21,6 +21,7 @@ StageMemory::StageMemory(const Job& job, double process_bytes, int devices)
       bytes_(job, job.execution),
       process_bytes_(process_bytes),
       recomputes_(job.execution.recomputation != Recomputation::none),
+      offloads_(traits(job.execution.recomputation).offloads),
       partitions_weights_(traits(job.execution.optimizer_sharding).parameters),
       buffers_boundaries_(traits(job.execution.schedule).keeps_boundary_buffers),
       held_(parameter_bytes(job.training).resident +
@@ -44,7 +45,7 @@ StageMemory::StageMemory(const Job& job, double process_bytes, int devices)
     whole_.push_back(whole_.back() + held.activation_memory.value() * micro_batch);
     const double kept = kept_.back() - kept_[layer], whole = whole_.back() - whole_[layer];
     least_.push_back(least_.back() + (may_keep ? std::min(kept, whole) : kept));
-    recomputing_saves_ = recomputing_saves_ && kept <= whole;
+    recomputing_saves_ = recomputing_saves_ && kept <= (offloads_ ? whole / 2 : whole);
     working.push_back(recomputation.working(held).value() * micro_batch);
   }
   working_ = RangeMax(std::move(working));
@@ -96,7 +97,10 @@ StageNeeds StageMemory::needs(std::pair<int, int> range, int replicas, int recom
   needs.per_micro_batch = kept_bytes(range, recomputed);
   if (end < layers()) needs.per_micro_batch += (buffers_boundaries_ ? 2 : 1) * held_output_[at(end)];
   if (begin > 0 && buffers_boundaries_) needs.per_micro_batch += held_output_[at(begin)];
-  if (recomputes_) needs.working = working_.of(at(begin), at(begin + recomputed));
+  if (offloads_)  // a micro-batch that leaves while it is computed, or that has come back
+    needs.working = activation_bytes({begin, begin + recomputed});
+  else if (recomputes_)
+    needs.working = working_.of(at(begin), at(begin + recomputed));
   needs.working += unpartitioned_.of(at(begin), at(end)) + process_bytes_;
   return needs;
 }
@@ -104,6 +108,10 @@ StageNeeds StageMemory::needs(std::pair<int, int> range, int replicas, int recom
 double StageMemory::kept_bytes(std::pair<int, int> range, int recomputed) const {
   const int middle = range.first + recomputed;
   return between(kept_, {range.first, middle}) + between(whole_, {middle, range.second});
+}
+
+double StageMemory::activation_bytes(std::pair<int, int> layers) const {
+  return between(whole_, layers);
 }
 
 double StageMemory::least_kept_bytes(std::pair<int, int> layers) const {

@@ -20,7 +20,8 @@ struct StageNeeds {
 };
 
 /// Memory of stages with one number of devices. `layers` is always a range [first, second) of the job's
-/// layers, of which the first `recomputed` are recomputed. The job must not have open settings.
+/// layers, of which the first `recomputed` are recomputed, or offloaded with Recomputation::offload. The job
+/// must not have open settings.
 class StageMemory {
  public:
   StageMemory(const Job& job, double process_bytes, int devices);
@@ -35,8 +36,10 @@ class StageMemory {
   double kept_bytes(std::pair<int, int> layers, int recomputed) const;
   /// The same at least, whatever the job lets the layers recompute.
   double least_kept_bytes(std::pair<int, int> layers) const;
-  /// Whether every layer keeps less, or as much, if it is recomputed. (Its input may be larger than all of
-  /// its activations.)
+  /// Activations of a micro-batch that each device computes in these layers, whether it keeps them or not.
+  double activation_bytes(std::pair<int, int> layers) const;
+  /// Whether every layer needs less, or as much, if it is recomputed, while two micro-batches are in flight.
+  /// (Its input may be larger than all of its activations.)
   bool recomputing_saves() const { return recomputing_saves_; }
 
  private:
@@ -45,7 +48,7 @@ class StageMemory {
   StageMesh mesh_;
   LayerBytes bytes_;
   double process_bytes_;
-  bool recomputes_, partitions_weights_, buffers_boundaries_;
+  bool recomputes_, offloads_, partitions_weights_, buffers_boundaries_;
   /// Bytes per parameter: on every replica, and of all replicas together.
   double held_ = 0, partitioned_ = 0;
   std::vector<double> held_output_;  // bytes of the activation before each layer

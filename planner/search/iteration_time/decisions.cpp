@@ -255,10 +255,27 @@ std::string decisions_key(const Job& job) {
   return key;
 }
 
+namespace {
+
+/// Activations are offloaded, if that is open, only where every GPU has a link to its host.
+Problem without_impossible_offload(Problem problem) {
+  const std::vector<Device>& devices = problem.topology->devices;
+  const bool is_possible = std::all_of(devices.begin(), devices.end(), [&](const Device& it) {
+    return it.gpu < 0 || problem.topology->gpus[at(it.gpu)].host_link.has_value();
+  });
+  if (is_possible || !problem.job.automatic[Setting::recompute]) return problem;
+  std::vector<SettingValue> possible = choices(problem.job, Setting::recompute);
+  std::erase(possible, SettingValue(name_of(Recomputation::offload)));
+  if (!possible.empty()) problem.job.listed[Setting::recompute] = std::move(possible);
+  return problem;
+}
+
+}  // namespace
+
 Decisions::Decisions(const Problem& problem, std::vector<int> excluded)
-    : problem_(problem),
+    : problem_(without_impossible_offload(problem)),
       excluded_(std::move(excluded)),
-      network_(std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants)) {}
+      network_(std::make_shared<const cost::NetworkCost>(problem_.topology, problem_.constants)) {}
 
 void Decisions::exclude(const std::vector<int>& devices) {
   excluded_.insert(excluded_.end(), devices.begin(), devices.end());
@@ -274,9 +291,10 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
       !requires_single_devices(job))
     job.execution.schedule = Schedule::eager_one_f_one_b;
   if (job.automatic[Setting::recompute])
-    for (const RecomputationTraits& it : recomputation_table())  // full, the last but one, needs least memory
+    for (const RecomputationTraits& it :
+         recomputation_table())  // full, before those by stage, needs least memory
       if (is_choice(job, Setting::recompute, it.name) &&
-          !(it.is_per_stage && job.execution.recomputation == Recomputation::full))
+          !(it.is_per_stage() && job.execution.recomputation == Recomputation::full))
         job.execution.recomputation = it.kind;
   if (job.execution.recomputation != Recomputation::full) job.execution.recompute_layers.reset();
   if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
@@ -488,7 +506,7 @@ std::vector<std::vector<Job>> Decisions::least_memory_jobs() const {
                                         : recomputation.kind != begin.execution.recomputation)
         continue;
       // As needed, stages need least memory with all layers recomputed.
-      if (undecided[Setting::recompute] && recomputation.is_per_stage &&
+      if (undecided[Setting::recompute] && recomputation.is_per_stage() &&
           is_choice(begin, Setting::recompute, name_of(Recomputation::full)))
         continue;
       Job job = mesh;

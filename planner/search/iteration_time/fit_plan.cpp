@@ -156,8 +156,8 @@ void for_each_stage(Plan& plan, const Change& change) {
     for (Stage& stage : pipeline.stages) change(stage);
 }
 
-/// If all stages recompute nothing, everything, or equally many layers, the plan is one of `none` or `full`,
-/// where the job allows it.
+/// If all stages recompute nothing, everything, or equally many layers, or offload nothing, the plan is one
+/// of `none` or `full`, where the job allows it.
 void name_common_recomputation(const Job& undecided, Plan& plan) {
   const std::optional<int> count = plan.pipelines.front().stages.front().recompute_layers;
   bool same = true, all = true;
@@ -166,6 +166,7 @@ void name_common_recomputation(const Job& undecided, Plan& plan) {
     all = all && it.recompute_layers == it.layers.second - it.layers.first;
   });
   if (!same && !all) return;
+  if (traits(plan.execution.recomputation).offloads && count != 0) return;
   const Recomputation common = count == 0 ? Recomputation::none : Recomputation::full;
   if (!allows(undecided, Setting::recompute, name_of(common))) return;
   if (count != 0 && !all) {
@@ -200,7 +201,7 @@ PlanCandidate with_planned_orders(PlanCandidate candidate, const Job& undecided,
     for_each_stage(plan, [](Stage& it) { it.warm_up.reset(); });
     plan.execution.schedule = Schedule::one_f_one_b;
   }
-  if (traits(planned.recomputation).is_per_stage) name_common_recomputation(undecided, plan);
+  if (traits(planned.recomputation).is_per_stage()) name_common_recomputation(undecided, plan);
   if (plan.execution == planned) return evaluate_plan(candidate.job, std::move(plan), score);
   const auto job = with_settings_of(plan, *candidate.job);
   return evaluate_plan(job, std::move(plan), score);
