@@ -133,7 +133,7 @@ std::vector<Shape> DecisionSearch::sparse_full_shapes(const DecidedJob& job) con
 bool DecisionSearch::try_alternatives() {
   const PlanCandidate before = state_.pool.best();
   struct Try {
-    PlanCandidate from;
+    const PlanCandidate* from;
     DecidedJobPtr job;
     std::vector<Shape> shapes;  // without those of tries of the same job before
   };
@@ -147,14 +147,14 @@ bool DecisionSearch::try_alternatives() {
       std::erase_if(shapes, [&](const Shape& it) {
         return !is_possible(*job, it, state_.options.limits) || !tried.emplace(job, it).second;
       });
-      tries.push_back({from, job, std::move(shapes)});
+      tries.push_back({&from, job, std::move(shapes)});
     }
   DecidedJobs jobs;
   for (const Try& it : tries) jobs.push_back(it.job);
   state_.offer(static_cast<int>(tries.size()), jobs, [&](int i, const PlanScore& score) {
     std::vector<PlanCandidate> candidates;
     const auto& [from, job, shapes] = tries[at(i)];
-    if (auto same = transfer_plan(job, from, state_.options.limits, score))
+    if (auto same = transfer_plan(job, *from, state_.options.limits, score))
       candidates.push_back(std::move(*same));
     for (const Shape& shape : shapes)
       for (PlanCandidate& start : initial_plans(job, shape, score, false, 1))

@@ -73,14 +73,28 @@ bool are_equivalent(const PlanCandidate& a, const PlanCandidate& b) {
          have_same_layers(a.plan, b.plan) && are_similar(a, b);
 }
 
+/// Plans of thousands of devices are large, so that only chosen ones are copied.
+using PlanPointers = std::vector<const PlanCandidate*>;
+
+PlanPointers pointers_to(const std::vector<PlanCandidate>& plans) {
+  PlanPointers result;
+  for (const PlanCandidate& it : plans) result.push_back(&it);
+  return result;
+}
+
+std::vector<PlanCandidate> copies_of(const PlanPointers& plans) {
+  std::vector<PlanCandidate> result;
+  for (const PlanCandidate* it : plans) result.push_back(*it);
+  return result;
+}
+
 /// The first plan of every class of `is_same` comes before all others; at most `limit` plans.
 template <class IsSame>
-std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans, const IsSame& is_same,
-                                         std::size_t limit) {
-  std::vector<PlanCandidate> first, others;
-  for (const PlanCandidate& it : plans) {
+PlanPointers diverse_first(const PlanPointers& plans, const IsSame& is_same, std::size_t limit) {
+  PlanPointers first, others;
+  for (const PlanCandidate* it : plans) {
     const bool seen = std::any_of(first.begin(), first.end(),
-                                  [&](const PlanCandidate& other) { return is_same(it, other); });
+                                  [&](const PlanCandidate* other) { return is_same(*it, *other); });
     (seen ? others : first).push_back(it);
   }
   first.insert(first.end(), others.begin(), others.end());
@@ -125,43 +139,44 @@ std::vector<Shape> PlanPool::best_shapes(const DecidedJob& job, std::size_t limi
 }
 
 std::vector<PlanCandidate> PlanPool::best_diverse(std::size_t limit) const {
-  return diverse_first(plans_, have_same_shape_and_job, limit);
+  return copies_of(diverse_first(pointers_to(plans_), have_same_shape_and_job, limit));
 }
 
 /// Half of them the best of their kind, the others the best of all.
 std::vector<PlanCandidate> PlanPool::finalists(std::size_t limit) const {
-  std::vector<PlanCandidate> distinct;
+  PlanPointers distinct;
   for (const PlanCandidate& it : plans_)
     if (std::none_of(distinct.begin(), distinct.end(),
-                     [&](const PlanCandidate& other) { return are_equivalent(it, other); }))
-      distinct.push_back(it);
-  const auto far = std::find_if(distinct.begin(), distinct.end(), [&](const PlanCandidate& it) {
-    return it.deficit_bytes > 0 || it.score > max_finalist_ratio * best().score;
+                     [&](const PlanCandidate* other) { return are_equivalent(it, *other); }))
+      distinct.push_back(&it);
+  const auto far = std::find_if(distinct.begin(), distinct.end(), [&](const PlanCandidate* it) {
+    return it->deficit_bytes > 0 || it->score > max_finalist_ratio * best().score;
   });
-  const std::vector<PlanCandidate> near(distinct.begin(), far);
-  std::vector<PlanCandidate> chosen = diverse_first(near, are_similar, (limit + 1) / 2);
+  PlanPointers chosen = diverse_first({distinct.begin(), far}, are_similar, (limit + 1) / 2);
   const auto have_same_pipelines = [](const PlanCandidate& a, const PlanCandidate& b) {
     return a.plan.pipelines == b.plan.pipelines;
   };
-  for (const PlanCandidate& it : diverse_first(distinct, have_same_pipelines, distinct.size())) {
+  for (const PlanCandidate* it : diverse_first(distinct, have_same_pipelines, distinct.size())) {
     if (chosen.size() >= limit) break;
-    if (std::none_of(chosen.begin(), chosen.end(), [&](const PlanCandidate& other) {
-          return other.job == it.job && other.plan == it.plan;
+    if (std::none_of(chosen.begin(), chosen.end(), [&](const PlanCandidate* other) {
+          return other->job == it->job && other->plan == it->plan;
         }))
       chosen.push_back(it);
   }
-  std::stable_sort(chosen.begin(), chosen.end(), is_better);
-  return chosen;
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const PlanCandidate* a, const PlanCandidate* b) { return is_better(*a, *b); });
+  return copies_of(chosen);
 }
 
 std::vector<PlanCandidate> PlanPool::best_per_job(std::size_t limit) const {
   const auto is_same = [](const PlanCandidate& a, const PlanCandidate& b) { return a.job == b.job; };
-  return diverse_first(plans_, is_same, limit);
+  return copies_of(diverse_first(pointers_to(plans_), is_same, limit));
 }
 
 std::vector<PlanCandidate> PlanPool::best_per_shape(std::size_t limit) const {
   const auto is_same = [](const PlanCandidate& a, const PlanCandidate& b) { return a.shape() == b.shape(); };
-  return diverse_first(best_diverse(plans_.size()), is_same, limit);
+  const PlanPointers diverse = diverse_first(pointers_to(plans_), have_same_shape_and_job, plans_.size());
+  return copies_of(diverse_first(diverse, is_same, limit));
 }
 
 }  // namespace dtfm::search
