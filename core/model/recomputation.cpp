@@ -53,7 +53,8 @@ constexpr auto recomputations = std::to_array<RecomputationTraits>({
      .kept = [](const Layer&, Bytes input) { return input; },
      .working = [](const Layer& layer) { return layer.activation_memory; },
      .layers_name = "offload_layers",
-     .offloads = true},
+     .offloads = true,
+     .is_candidate = false},  // only our own runtime has it
 });
 static_assert(has_row_for_each(recomputations, Recomputation::offload));
 

@@ -611,7 +611,8 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "(moe_act), of the attention core (selective), of MLPs and experts (mlp), or of whole layers "
              "(full), or of as few whole layers in each stage as its memory requires (as-needed; the plan "
              "gives the number of each stage). Instead of being recomputed, so many layers can wait in host "
-             "memory (offload, which requires the `host_link` of GPUs). "
+             "memory (offload, which requires the `host_link` of GPUs; auto tries it only for target "
+             "pytorch). "
              "moe_act has no effect without experts, and mlp has none on models given layer by layer",
          .may_be_auto = true,
          .may_be_list = true,

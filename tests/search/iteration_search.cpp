@@ -319,6 +319,8 @@ TEST_CASE("an open recomputation offloads activations where every host link carr
   problem.job.training.global_batch = 12;
   problem.job.execution.schedule = Schedule::one_f_one_b;
   problem.job.automatic = {Setting::recompute};
+  for (const RecomputationTraits& it : recomputation_table())
+    problem.job.listed[Setting::recompute].emplace_back(it.name);
   IterationSearchOptions options = search_options(3000);
   options.limits.stages = 2;
   const auto found = [&](std::optional<double> bytes_per_s) {
@@ -336,6 +338,10 @@ TEST_CASE("an open recomputation offloads activations where every host link carr
   CHECK(recomputed.iteration_s > 1.05 * offloaded.iteration_s);
   CHECK(slow.plan.execution.recomputation == Recomputation::as_needed);
   CHECK(slow.iteration_s == Approx(recomputed.iteration_s));
+  problem.job.listed.clear();  // most trainers do not offload activations
+  CHECK(found(2e9).plan.execution.recomputation == Recomputation::as_needed);
+  problem.job.target = Target::pytorch;
+  CHECK(found(2e9).plan.execution.recomputation == Recomputation::offload);
 }
 
 // Two stages of 3 s per micro-batch, messages of 10 s. 1F1B takes (2 · 3 + 2 · 10) ÷ 2 = 13 s per

@@ -265,8 +265,8 @@ Problem without_impossible_offload(Problem problem) {
   });
   if (is_possible || !problem.job.automatic[Setting::recompute]) return problem;
   std::vector<SettingValue> possible = choices(problem.job, Setting::recompute);
-  std::erase(possible, SettingValue(name_of(Recomputation::offload)));
-  if (!possible.empty()) problem.job.listed[Setting::recompute] = std::move(possible);
+  if (std::erase(possible, SettingValue(name_of(Recomputation::offload))) > 0 && !possible.empty())
+    problem.job.listed[Setting::recompute] = std::move(possible);
   return problem;
 }
 
