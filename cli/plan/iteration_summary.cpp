@@ -271,7 +271,11 @@ class IterationWriter {
     for (const Pipeline& pipeline : s_.plan.pipelines)
       if (at(stage) < pipeline.stages.size()) {
         const Stage& it = pipeline.stages[at(stage)];
-        all.insert(it.recompute_layers.value_or(0));
+        int count = 0;
+        const auto chunks = virtual_stage_layers(pipeline, s_.plan.execution.chunks.value_or(1));
+        for (std::size_t i = at(stage); i < chunks.size(); i += pipeline.stages.size())
+          count += std::min(it.recompute_layers.value_or(0), chunks[i].second - chunks[i].first);
+        all.insert(count);
         layers.insert(it.layers.second - it.layers.first);
       }
     const auto range = [](const std::set<int>& counts) {

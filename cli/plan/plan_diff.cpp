@@ -45,7 +45,8 @@ std::string format_changes(const api::PlanDiff& diff) {
   std::string text = all > 0 ? truncated_table(rows, all, "devices") : "";
   if (neighbours > 0)
     text += fmt::format(
-        "{} with the same layers, but other neighbours, micro-batches, order of passes or recomputed "
+        "{} with the same layers, but other neighbours, micro-batches, order of passes or recomputed or "
+        "offloaded "
         "layers\n",
         format_count(static_cast<long long>(neighbours), "device"));
   return text;

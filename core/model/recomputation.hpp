@@ -1,5 +1,5 @@
-// Recomputation (activation checkpointing): the backward pass repeats what the forward pass did not keep. Or
-// it gets that back from host memory.
+// Recomputation (activation checkpointing): the backward pass repeats what the forward pass did not keep or,
+// with offload, copies it back from host memory.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ enum class Recomputation : unsigned char {
   mlp,        // of MLPs and experts, with their routers
   full,       // of whole layers from their inputs
   as_needed,  // of as few whole layers of each stage as its memory requires
-  offload,    // none: what as_needed would recompute is in host memory from the forward to the backward pass
+  offload,    // of nothing: as few layers of each stage as its memory requires keep activations on the host
 };
 
 /// Bytes and FLOPs are per sequence.
@@ -31,10 +31,10 @@ struct RecomputationTraits {
   Bytes (*working)(const Layer& layer);
   // What the backward pass repeats, with its messages: cores of attention, all of attention, MLPs.
   bool repeats_attention = false, repeats_mixers = false, repeats_mlps = false;
-  /// The name of the number of these layers in each stage of a plan (Stage::recompute_layers), if plans have
-  /// one.
+  /// The key in plans and programs for the number of recomputed or offloaded layers of a stage
+  /// (Stage::recompute_layers); null: they have none.
   const char* layers_name = nullptr;
-  /// The layers are not recomputed: their activations cross the host link twice.
+  /// The layers are not recomputed: their activations are copied to the host and back.
   bool offloads = false;
   bool is_candidate = true;  // the planner tries it if the job says `auto` and has no target
 

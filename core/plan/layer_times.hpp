@@ -28,7 +28,8 @@ struct LayerTime {
 /// `tensor` devices took `seconds`: the measurement is then incomplete or of another layer.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
 
-/// Throws Error that `time` cannot be estimated if the GPU has no `host_link`.
+/// The bandwidth of the GPU's host link. Throws Error if it is unknown; `time` names what cannot be estimated
+/// without it, as in "the update time of optimizer adam-offload".
 BitsPerSecond required_host_link(const Gpu& gpu, std::string_view time);
 
 /// The job's profile of this GPU; nullptr if there is none, or if it is in a precision that the job's target

@@ -38,6 +38,9 @@ std::string conflict(const ExecutionConfig& execution, bool is_scheme) {
   if ((sharding.gradients || is_hybrid) && traits(execution.schedule).has_chunks)
     return fmt::format("{}{} cannot be combined with schedule {}; use 1f1b", sharding.name,
                        is_hybrid ? " with gradient_sync hierarchical" : "", name_of(execution.schedule));
+  if (sharding.gradients && traits(execution.recomputation).offloads)  // one micro-batch is in flight
+    return fmt::format("{} cannot be combined with recompute {}; use full", sharding.name,
+                       name_of(execution.recomputation));
   return "";
 }
 

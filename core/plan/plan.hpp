@@ -59,8 +59,8 @@ inline bool are_equally_deep(const Plan& plan) {
 }
 /// [stage]: its devices in all pipelines that have so many stages; they synchronize gradients.
 std::vector<std::vector<int>> stage_groups(const Plan& plan);
-/// How many layers of each virtual stage of `stage` are recomputed or offloaded, if it has so many: the first
-/// ones. Only meaningful if `execution.recomputation` is not none.
+/// The number of first layers, at most `layers`, of each virtual stage of `stage` that are recomputed or
+/// offloaded. Only meaningful if `execution.recomputation` is not none.
 int recomputed_layers(const ExecutionConfig& execution, const Stage& stage, int layers);
 /// [stage]: what the schedule leaves to plans; empty if that is nothing.
 std::vector<PlannedOrder> planned_orders(const Pipeline& pipeline, Schedule schedule);

@@ -610,9 +610,10 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "activation recomputation in the backward pass: of the activation functions of routed experts "
              "(moe_act), of the attention core (selective), of MLPs and experts (mlp), or of whole layers "
              "(full), or of as few whole layers in each stage as its memory requires (as-needed; the plan "
-             "gives the number of each stage). Instead of being recomputed, so many layers can wait in host "
-             "memory (offload, which requires the `host_link` of GPUs; auto tries it only for target "
-             "pytorch). "
+             "gives the number of each stage). offload recomputes nothing: it moves the activations of as "
+             "few "
+             "layers as necessary to host memory until the backward pass. It requires `host_link` for every "
+             "GPU; auto tries it only with target pytorch. "
              "moe_act has no effect without experts, and mlp has none on models given layer by layer",
          .may_be_auto = true,
          .may_be_list = true,

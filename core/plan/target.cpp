@@ -385,13 +385,18 @@ bool can_have_stages(const Job& job, int stages, int micro_batches) {
          std::min(micro_batches, job.execution.flush.value_or(micro_batches)) >= stages;
 }
 
+bool can_split(const ExecutionConfig& execution) {
+  return !traits(execution.schedule).splits_backward || !traits(execution.recomputation).offloads;
+}
+
 bool can_split(const TargetTraits& target, const ExecutionConfig& execution) {
+  if (!can_split(execution)) return false;
   return target.split_recompute || !traits(execution.schedule).splits_backward ||
          execution.recomputation == Recomputation::none;
 }
 
 bool can_split(const Job& job) {
-  return !job.target || can_split(traits(*job.target), job.execution);
+  return job.target ? can_split(traits(*job.target), job.execution) : can_split(job.execution);
 }
 
 bool may_flush(const Job& job) {

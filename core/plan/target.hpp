@@ -139,8 +139,11 @@ Schedule first_schedule(const Job& job);
 int min_stages(const Job& job);
 /// Whether the job's target runs pipelines of so many stages with so many micro-batches each.
 bool can_have_stages(const Job& job, int stages, int micro_batches);
-/// Whether the target splits the backward passes of the job's schedule with its recomputation; if they are
-/// not split, or nothing is recomputed, it does.
+/// Whether the schedule does not split backward passes, or activations are not offloaded: inputs of matrix
+/// products would stay on the device from the gradients of inputs to those of weights.
+bool can_split(const ExecutionConfig& execution);
+/// The same, and whether the target splits the backward passes of the job's schedule with its recomputation;
+/// if they are not split, or nothing is recomputed, it does.
 bool can_split(const TargetTraits& target, const ExecutionConfig& execution);
 bool can_split(const Job& job);
 /// Whether the planner may add pipeline flushes within an iteration.

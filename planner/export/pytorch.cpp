@@ -48,8 +48,8 @@ constexpr ExportedSettings exported = {{
     {Setting::scatter_gather, SettingForm::built_in, "no effect without tensor parallelism"},
     {Setting::uniform_pipelines, SettingForm::layout, "`pipelines`; they may differ"},
     {Setting::recompute, SettingForm::file,
-     "`training.recompute`; as-needed and offload: also `recompute_layers` or `offload_layers` of "
-     "`ranks[].chunks[]`"},
+     "`training.recompute`; as-needed: also `ranks[].chunks[].recompute_layers`; offload: also "
+     "`ranks[].chunks[].offload_layers`"},
     {Setting::recompute_layers, SettingForm::built_in, "all"},
     {Setting::activations, SettingForm::layout, "`ranks[].chunks[].compress_input`"},
     {Setting::gradients, SettingForm::layout, "`sync_groups[].compress`"},

@@ -104,7 +104,7 @@ class ExplanationFormatter {
         stages.push_back(it);
     std::stable_sort(stages.begin(), stages.end(),
                      [](const auto& a, const auto& b) { return a.busy_share < b.busy_share; });
-    std::vector<std::string> sentences;
+    std::vector<std::string> sentences = host_waits();
     for (std::size_t i = 0; i < std::min(stages.size(), max_shown); ++i)
       sentences.push_back(stage_reason(stages[i]));
     for (const cost::IdleReason& it : e_.devices.idle) sentences.push_back(idle_reason(it));
@@ -256,6 +256,21 @@ class ExplanationFormatter {
         format_count(it.micro_batches, "more micro-batch"), it.deficit_bytes / 1e9,
         it.fitting_s > 0 ? fmt::format("; what fits in memory would save {} s", short_seconds(it.fitting_s))
                          : "");
+  }
+
+  /// Of the stages that wait longest for their host links.
+  std::vector<std::string> host_waits() const {
+    std::vector<cost::StageReason> stages;
+    for (const cost::StageReason& it : e_.devices.stages)
+      if (it.host_wait_s > 0) stages.push_back(it);
+    std::stable_sort(stages.begin(), stages.end(),
+                     [](const auto& a, const auto& b) { return a.host_wait_s > b.host_wait_s; });
+    std::vector<std::string> sentences;
+    for (std::size_t i = 0; i < std::min(stages.size(), max_shown); ++i)
+      sentences.push_back(fmt::format(
+          "{}: {} s of its computation are waits for offloaded activations, which its host link limits",
+          short_stage(stages[i].pipeline, at(stages[i].stage)), short_seconds(stages[i].host_wait_s)));
+    return sentences;
   }
 
   std::string stage_reason(const cost::StageReason& it) const {

@@ -199,6 +199,7 @@ ordered_json stage_json(const cost::StageReason& it) {
                        {"stage", it.stage},
                        {"busy_share", it.busy_share},
                        {"limit", names[static_cast<std::size_t>(it.limit)]}};
+  if (it.host_wait_s > 0) json["host_wait_s"] = it.host_wait_s;
   if (it.more_s > 0) json["with_one_more_layer_s"] = it.more_s;
   if (it.without_s > 0) json["without_it_s"] = it.without_s;
   return json;

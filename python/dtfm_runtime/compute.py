@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+import weakref
 from dataclasses import dataclass
-from typing import Callable, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, Mapping, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -60,35 +61,53 @@ def accumulate_fp32(parameters) -> None:
             parameter.grad = None
 
 
-class HostCopy(NamedTuple):
-    tensor: torch.Tensor
-    device: torch.device
-    copied: Optional[torch.cuda.Event]  # None on a CPU
+class HostCopy:
+    """A tensor in host memory, which autograd may have saved several times."""
+
+    def __init__(self, tensor: torch.Tensor, device: torch.device, copied: Optional[torch.cuda.Event]):
+        self.tensor, self.device = tensor, device
+        self.copied = copied  # None on a CPU
+        self.returned: Optional[weakref.ref[torch.Tensor]] = None
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    return (tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()).data_ptr()
 
 
 class HostMemory:
-    """What autograd saves in a forward pass waits in host memory until the backward pass. On a GPU, copies in either
-    direction have a stream of their own and run beside the computation, because the CPU issues both ahead of it."""
+    """What autograd saves in a forward pass waits in host memory until the backward pass. On a GPU, each direction has its
+    own stream, so copies overlap with computation as long as the CPU enqueues them ahead of time."""
 
     def __init__(self) -> None:
         self._streams: Optional[tuple[torch.cuda.Stream, torch.cuda.Stream]] = None  # to the host, from it
 
     def wait(self) -> None:
-        """Before another forward pass: until all of the last one has left the device."""
+        """Waits, before the next pass, until the activations of the previous one have left the device."""
         if self._streams:
-            torch.cuda.current_stream(self._streams[0].device).wait_stream(self._streams[0])
+            self._streams[0].synchronize()
 
-    def saving(self, module: nn.Module) -> torch.autograd.graph.saved_tensors_hooks:
-        """A context for the forward pass of `module`, whose parameters stay on the device."""
-        parameters = {it.data_ptr() for it in module.parameters()}  # those of their transposes, too
+    @contextlib.contextmanager
+    def saving(self, module: nn.Module, x: torch.Tensor):
+        """A context for the forward pass of `module` with input `x`, which stays on the device, as parameters do."""
+        kept = {storage_of(it) for it in (x, *module.parameters())}
+        copies: dict[tuple, tuple[torch.Tensor, HostCopy]] = {}  # with the tensors, so that their memory is not used again
 
         def pack(tensor: torch.Tensor):
-            return tensor if tensor.data_ptr() in parameters else self._to_host(tensor)
+            if storage_of(tensor) in kept:
+                return tensor
+            key = (tensor.data_ptr(), tensor.size(), tensor.stride(), tensor.dtype, tensor._version)
+            if key not in copies:
+                copies[key] = tensor, self._to_host(tensor)
+            return copies[key][1]
 
         def unpack(packed):
             return self._from_host(packed) if isinstance(packed, HostCopy) else packed
 
-        return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+                yield
+        finally:
+            copies.clear()
 
     def _to_host(self, tensor: torch.Tensor) -> HostCopy:
         if not tensor.is_cuda:
@@ -100,18 +119,21 @@ class HostMemory:
         out.wait_stream(torch.cuda.current_stream(tensor.device))
         with torch.cuda.stream(out):
             host.copy_(tensor, non_blocking=True)
-        tensor.record_stream(out)  # its memory is not used again before it is copied
+        tensor.record_stream(out)  # keeps the allocator from reusing the memory before the copy completes
         return HostCopy(host, tensor.device, out.record_event())
 
     def _from_host(self, copy: HostCopy) -> torch.Tensor:
         if copy.copied is None:
             return copy.tensor
-        back, now = self._streams[1], torch.cuda.current_stream(copy.device)
-        back.wait_event(copy.copied)
-        with torch.cuda.stream(back):
-            tensor = copy.tensor.to(copy.device, non_blocking=True)
-        now.wait_stream(back)
-        tensor.record_stream(now)
+        tensor = copy.returned() if copy.returned else None
+        if tensor is None:
+            back, now = self._streams[1], torch.cuda.current_stream(copy.device)
+            back.wait_event(copy.copied)
+            with torch.cuda.stream(back):
+                tensor = copy.tensor.to(copy.device, non_blocking=True)
+            now.wait_stream(back)
+            tensor.record_stream(now)
+            copy.returned = weakref.ref(tensor)
         return tensor
 
 
@@ -139,10 +161,11 @@ class Segment:
 class ChunkCompute:
     """`segments` in the order of the forward pass. With `loss`, the output of the last segment goes into it."""
 
-    def __init__(self, segments: list[Segment], splits_backward: bool, loss: Optional[Callable] = None):
+    def __init__(self, segments: list[Segment], splits_backward: bool, loss: Optional[Callable] = None,
+                 host: Optional[HostMemory] = None):
         self.segments, self.splits_backward, self.loss = segments, splits_backward, loss
         self._kept: dict[int, list] = {}  # by micro-batch: input and output of each segment
-        self._host = HostMemory()
+        self._host = host or HostMemory()
         self._products: dict[int, list] = {}
         if splits_backward:
             for segment in segments:
@@ -156,11 +179,11 @@ class ChunkCompute:
             is_loss = self.loss is not None and number == len(self.segments) - 1
             recompute = segment.recompute and not is_loss
             with torch.set_grad_enabled(not recompute):
-                with self._host.saving(segment.module) if segment.offload else contextlib.nullcontext():
+                with self._host.saving(segment.module, x) if segment.offload else contextlib.nullcontext():
                     y = segment.run(x, seed)
-                if is_loss:
-                    with computing("the loss"):
-                        y = self.loss(y, target)
+                    if is_loss:
+                        with computing("the loss"):
+                            y = self.loss(y, target)
             kept.append((x, None if recompute else y, seed))
             x = y
         self._kept[micro_batch] = kept
@@ -170,6 +193,7 @@ class ChunkCompute:
         """Returns the gradient of the input, or None if the input has none (token ids). `gradient` is None where the
         chunk ends in the loss. With a split backward pass, `weight_gradients` completes the layers."""
         kept = self._kept.pop(micro_batch)
+        self._host.wait()
         for segment in reversed(self.segments):
             x, y, seed = kept.pop()
             if y is None:

@@ -9,7 +9,7 @@ from typing import Callable, Optional, Sequence
 import torch
 
 from . import checkpoint
-from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, Segment, Sleeper
+from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, HostMemory, Segment, Sleeper
 from .errors import UserError
 from .model import Model, require_loss, segments_of
 from .optimizer import LossScale, ParameterGroup, make_optimizer, accumulates_in_fp32
@@ -172,6 +172,7 @@ class Trainer:
                   if it.input_from is not None}
         outputs = {number: self._boundary(it.layers[1], it.compress_output) for number, it in enumerate(chunks)
                    if it.output_to is not None}
+        self.host_memory = HostMemory()  # one for all chunks, which share the host link
         computes = [self._make_compute(number, inputs, outputs) for number in range(len(chunks))]
         iterations = self.options.steps - self.options.first_step
         return Pipeline(self.program, self.rank, self.transport, computes, inputs, outputs, self.recorder, iterations)
@@ -185,7 +186,8 @@ class Trainer:
         layers = list(range(*chunk.layers))
         if self.emulated:
             if chunk.offloaded:
-                raise UserError("a plan with `recompute: offload` cannot be emulated: a profile has no time of the host link")
+                raise UserError("`--emulate-compute` cannot emulate `recompute: offload`: profiles have no times of host "
+                                "links; plan with another `recompute`, such as as-needed")
 
             def zeros(boundaries: dict[int, Boundary]) -> Callable[[], Optional[torch.Tensor]]:
                 it = boundaries.get(number)
@@ -197,9 +199,11 @@ class Trainer:
         for layer in layers:
             parts = segments_of(self.modules[layer])
             segments += [Segment(part, layer, part is parts[0], layer < layers[0] + chunk.recomputed,
-                                 layer < layers[0] + chunk.offloaded, self.model.output_shape(layer) if part is parts[-1] else None) for part in parts]
+                                 layer < layers[0] + chunk.offloaded,
+                                 self.model.output_shape(layer) if part is parts[-1] else None) for part in parts]
         has_loss = layers[-1] == self.model.layers - 1
-        return ChunkCompute(segments, self.program.splits_backward, self._loss if has_loss else None)
+        return ChunkCompute(segments, self.program.splits_backward, self._loss if has_loss else None,
+                            self.host_memory)
 
     def _loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         loss = require_loss(self.model.loss(output, target))

@@ -647,11 +647,12 @@ std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
   if (!completes_gradients(stage, kind) || !plan_.execution.overlap || begin == end)
     return {{{begin, end}, seconds(stage, kind), hidden_seconds(stage, kind)}};
   std::vector<Part> parts;
-  for (int layer = end - 1; layer >= begin; --layer)
-    parts.push_back({{layer, layer + 1},
-                     gradient_seconds(pipeline_.stages[at(stage)], layer),
-                     splits_backward_ ? 0 : model_.hidden_backward_s(pipeline_.stages[at(stage)], layer),
-                     layer});
+  for (int layer = end - 1; layer >= begin; --layer) {
+    const double layer_s = gradient_seconds(pipeline_.stages[at(stage)], layer);
+    const double hidden_s =
+        splits_backward_ ? 0 : model_.hidden_backward_s(pipeline_.stages[at(stage)], layer);
+    parts.push_back({{layer, layer + 1}, layer_s, std::min(hidden_s, layer_s), layer});
+  }
   if (!splits_backward_) parts.front().seconds += loads_[at(stage)].overhead_s;
   return parts;
 }

@@ -180,7 +180,8 @@ class ZeroGraph {
         continue;
       }
       const Stage& stage = plan_.pipelines[i].stages.front();
-      double seconds = model_.layer_pass_s(stage, layer, pass);
+      double seconds =
+          pass == Pass::forward ? model_.forward_s(stage, layer) : model_.backward_s(stage, layer);
       const int first = pass == Pass::forward ? 0 : model_.layers() - 1;
       if (layer == first) seconds += model_.of(stage).overhead_s;
       TaskLabel of = label(activity, layer);

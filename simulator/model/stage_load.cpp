@@ -68,26 +68,24 @@ double LoadModel::offload_s(const Stage& stage, int layer) const {
   return slowest;
 }
 
-/// How much longer than their computation the backward pass of the stage's layers before `end` takes, because
-/// activations return from the host.
-double LoadModel::wait_for_host_s(const Stage& stage, int end) const {
+/// Seconds in which the stage computes the backward pass of its layers from `begin` on, which come first, and
+/// gets their activations from the host.
+double LoadModel::last_layers_backward_s(const Stage& stage, int begin) const {
   double compute = 0, transfer = 0;
-  for (int layer = stage.layers.first; layer < end; ++layer) {
+  for (int layer = stage.layers.second - 1; layer >= begin; --layer) {
     compute += time_of(stage, layer).backward_s;
     transfer += offload_s(stage, layer);
   }
-  return std::max(0.0, transfer - compute);
+  return std::max(compute, transfer);
 }
 
-double LoadModel::layer_pass_s(const Stage& stage, int layer, Pass pass) const {
-  const LayerTime time = time_of(stage, layer);
-  return std::max(offload_s(stage, layer), pass == Pass::forward ? time.forward_s : time.backward_s);
+double LoadModel::forward_s(const Stage& stage, int layer) const {
+  return time_of(stage, layer).forward_s;
 }
 
 double LoadModel::backward_s(const Stage& stage, int layer) const {
-  const double compute = time_of(stage, layer).backward_s;
-  if (!traits(execution_.recomputation).offloads) return compute;
-  return compute + wait_for_host_s(stage, layer + 1) - wait_for_host_s(stage, layer);
+  if (!traits(execution_.recomputation).offloads) return time_of(stage, layer).backward_s;
+  return last_layers_backward_s(stage, layer) - last_layers_backward_s(stage, layer + 1);
 }
 
 double LoadModel::hidden_backward_s(const Stage& stage, int layer) const {

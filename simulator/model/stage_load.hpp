@@ -39,13 +39,14 @@ struct StageLoad {
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
 /// those without the attention core (`selective`), or the inputs of the layers (`full`; with
-/// `recompute_layers` only of the first ones), and the output until its gradient arrives. The others wait in
-/// host memory (`offload`): they cross the host link during the forward pass and, back, during the backward
-/// pass, each of which takes at least as long, and all of a micro-batch are held meanwhile. While computing,
-/// the activations that are recomputed for one layer are held as well; for the last layer they include those
-/// of the head, 4 s h + 4 s V bytes per sequence. Schedule `gpipe` also holds buffers for the gradients of
-/// input and output, which its trainers allocate for all micro-batches at once (measured: 8 MB each for
-/// incoming and outgoing activations and gradients).
+/// `recompute_layers` only of the first ones), and the output until its gradient arrives. With
+/// `offload`, the first `offload_layers` keep only their inputs. Their other activations are in host memory:
+/// they cross the host link once in each pass, which takes at least as long. During a pass, all offloaded
+/// activations of its micro-batch are on the device. While computing, the activations that are recomputed for
+/// one layer are held as well; for the last layer they include those of the head, 4 s h + 4 s V bytes per
+/// sequence. Schedule `gpipe` also holds buffers for the gradients of input and output, which its trainers
+/// allocate for all micro-batches at once (measured: 8 MB each for incoming and outgoing activations and
+/// gradients).
 ///
 /// With optimizer sharding, each of n replicas (sharing_replicas, times the copies inside a stage) holds 1 /
 /// n of the state that is partitioned (arXiv 1910.02054, figure 1): of w bytes of weights, g of gradients and
@@ -63,10 +64,11 @@ class LoadModel {
   StageLoad of(const Stage& stage) const;
   /// Whether these devices of a stage of `stage_size` exchange sums besides what their layer times contain.
   bool has_all_reduces(std::span<const int> devices, std::size_t stage_size) const;
-  /// Seconds of a pass of one layer by itself, without overhead.
-  double layer_pass_s(const Stage& stage, int layer, Pass pass) const;
-  /// Seconds that one layer contributes to the backward of a stage, without overhead. What the first layers
-  /// wait for activations from the host, they do not wait for those of later layers.
+  /// Seconds that one layer contributes to the forward of a stage, without overhead or offload.
+  double forward_s(const Stage& stage, int layer) const;
+  /// Seconds that one layer contributes to the backward of a stage, without overhead. With offload, the
+  /// stage's layers from `layer` on together take max(computation, transfer from the host); this is the
+  /// layer's share.
   double backward_s(const Stage& stage, int layer) const;
   /// Seconds of `backward_s` that compute the gradients of the layer's parameters.
   double weight_gradient_s(const Stage& stage, int layer) const;
@@ -97,7 +99,7 @@ class LoadModel {
   double input_bytes(const Stage& stage, int layer) const;
   double saved_activation_bytes(const Stage& stage) const;
   double offload_s(const Stage& stage, int layer) const;
-  double wait_for_host_s(const Stage& stage, int end) const;
+  double last_layers_backward_s(const Stage& stage, int begin) const;
 
   double state_bytes_per_parameter(double replicas) const;
   double gathered_bytes(const Stage& stage) const;

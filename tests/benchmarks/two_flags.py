@@ -6,8 +6,8 @@
 On random clusters (2 to 4 sites, 8 to 24 devices of two or three kinds) everything that a job can leave open is `auto`. The
 plan is compared with those of 21 variants of the request: pairs of `--pipeline P --data D`, and each schedule. With
 --scenarios, each of ten clusters has two scenarios in which devices leave. A cluster is lost if a variant is over 0.3 %
-faster, simulated. With --longer N, clusters of 12 to 16 devices are planned without a limit and, as the only variant, with
-N times the evaluations that this took; one is lost if that is over 0.5 % faster. Each row is printed as it is done; at the
+faster, simulated. With --longer N, clusters of 12 to 16 devices are planned without a limit on evaluations; the only
+variant has N times as many. A cluster is lost if the variant is over 0.5 % faster. Each row is printed as it is done; at the
 end the lost ones, the worst first.
 """
 import argparse
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--clusters", default="0-39", help="first and last seed [%(default)s]")
     parser.add_argument("--evaluations", type=int, default=20_000, help="of each variant [%(default)s]")
     parser.add_argument("--scenarios", action="store_true", help="with two scenarios in which devices leave")
-    parser.add_argument("--longer", type=int, metavar="N", help="compares with searches that are N times as long")
+    parser.add_argument("--longer", type=int, metavar="N", help="compares with searches of N times as many evaluations, instead of variants")
     parser.add_argument("--csv", metavar="FILE", help="writes the rows")
     options = parser.parse_args()
     first, last = map(int, options.clusters.split("-"))

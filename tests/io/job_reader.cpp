@@ -366,7 +366,7 @@ TEST_CASE("an invalid job is reported with position and reason") {
        "job.yaml:4:26: `global_batch`: expected a whole number from 1 to 1000000000; found `auto`"},
       {with("global_batch: 6", "global_batch: 6, recompute: aoto"),
        "job.yaml:4:40: `recompute`: unknown `aoto`; known: `none`, `moe_act`, `selective`, `mlp`, "
-       "`full`, `as-needed`"},
+       "`full`, `as-needed`, `offload`"},
       {small + "parallelism: {schedule: auto, chunks: 2}\n",
        "job.yaml:5:39: `chunks`: cannot be combined with several schedules, because the planner then "
        "chooses `chunks`; remove `chunks`, or give only `interleaved`"},
@@ -469,6 +469,21 @@ TEST_CASE("a sharded optimizer requires a synchronization with halves, and zero2
             .automatic[Setting::gradient_sync]);
   CHECK(job_with("optimizer_sharding: auto, gradient_sync: tree").automatic[Setting::optimizer_sharding]);
   CHECK(job_json(job_with("optimizer_sharding: none")).dump() == job_json(job_of(small)).dump());
+}
+
+TEST_CASE("offload cannot be combined with split backward passes and partitioned gradients") {
+  const auto job_text = [](const std::string& recompute, const std::string& parallelism) {
+    return "version: 1\nname: j\nmodel: {preset: gpt3-xl}\ntraining: {global_batch: 4, recompute: " +
+           recompute + "}\nparallelism: {" + parallelism + "}\n";
+  };
+  CHECK(error_in(job_text("offload", "schedule: zb-h1")) ==
+        "job.yaml:5:25: `schedule`: zb-h1 cannot be combined with recompute offload; use 1f1b");
+  CHECK(error_in(job_text("offload", "schedule: 1f1b, gradient_sync: ring, optimizer_sharding: zero2")) ==
+        "job.yaml:5:72: `optimizer_sharding`: zero2 cannot be combined with recompute offload; use full");
+  for (const char* open : {"auto", "[offload, full]"})
+    CHECK(job_of(job_text(open, "schedule: zb-h1, gradient_sync: ring, optimizer_sharding: zero1"))
+              .automatic[Setting::recompute]);
+  CHECK(job_of(job_text("offload", "schedule: [zb-h1, 1f1b]")).automatic[Setting::schedule]);
 }
 
 TEST_CASE("degrees inside a stage fit each other and the model") {

@@ -38,7 +38,8 @@ def random_case(seed):
     sites = [random_.choice("ab") for it in stages for _ in it]
     options = {"schedule": schedule, "gradient_sync": sync, "chunks": chunks, "micro_batch": random_.randint(1, 2),
                "flush": random_.choice((0, 0, 2)) if chunks == 1 else 0, "overlap": random_.random() < 0.5,
-               "zero1": sync in ("ring", "sharded-ps") and random_.random() < 0.5, "recompute": random_.choice(("none", "full", "as-needed", "offload")),
+               "zero1": sync in ("ring", "sharded-ps") and random_.random() < 0.5,
+               "recompute": random_.choice(("none", "full", "as-needed") + (() if schedule.startswith("zb") else ("offload",))),
                "compress": random_.choice((None, "8-bit")), "sites": sites}
     return dict(MODEL, layers=layers, tied=random_.random() < 0.5), pipelines, stages, options
 

@@ -156,10 +156,15 @@ YamlMap read_section(const YamlValue& value, SettingSection section, Job& job) {
 void check_sharding(const YamlMap& map, Job& job) {
   const auto sharding = map.optional("optimizer_sharding");
   if (!sharding || job.automatic[Setting::optimizer_sharding]) return;
+  const auto fixed = [&] {
+    ExecutionConfig result = job.execution;
+    if (job.automatic[Setting::recompute]) result.recomputation = Recomputation::none;
+    return result;
+  };
   for (const SettingValue& sync : listed_values(job, Setting::gradient_sync))
-    if (!can_shard(job.execution)) traits(Setting::gradient_sync).set(job, sync);
+    if (!can_shard(fixed())) traits(Setting::gradient_sync).set(job, sync);
   try {
-    check_optimizer_sharding(job.execution);
+    check_optimizer_sharding(fixed());
   } catch (const Error& error) {
     throw sharding->value_error(error.what());
   }
@@ -210,6 +215,11 @@ void check_execution(const YamlMap& map, Job& job) {
     throw given->value_error(
         fmt::format("{} cannot run schedule {}: devices would wait for each other; use 1f1b or gpipe",
                     name_of(messages), schedule.name));
+  if (const auto given = map.optional("schedule"); given && !job.automatic[Setting::schedule] &&
+                                                   !job.automatic[Setting::recompute] &&
+                                                   !can_split(job.execution))
+    throw given->value_error(fmt::format("{} cannot be combined with recompute {}; use 1f1b", schedule.name,
+                                         name_of(job.execution.recomputation)));
   check_sharding(map, job);
 }
 

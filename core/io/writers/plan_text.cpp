@@ -25,7 +25,8 @@ std::string format_recompute_layers(const Plan& plan) {
         most = std::max(most.value_or(*count), *count);
       }
   if (!fewest) return "";
-  return fmt::format(" ({}{} layers per stage)", *fewest, fewest == most ? "" : fmt::format(" to {}", *most));
+  return fmt::format(" ({}{} per {})", fewest == most ? "" : fmt::format("{} to ", *fewest),
+                     format_count(*most, "layer"), plan.execution.chunks ? "chunk" : "stage");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ ChangedPlan better_change(const ChangedPlan& a, const ChangedPlan& b) {
 class ReasonSearch {
  public:
   ReasonSearch(const IterationModel& model, const Plan& plan, const StopFunction& stop)
-      : model_(model), plan_(without_planned_orders(plan)), stop_(stop), estimator_(model) {
+      : model_(model), given_(plan), plan_(without_planned_orders(plan)), stop_(stop), estimator_(model) {
     now_s_ = estimator_.estimate(plan_).iteration_s;  // like changed plans, without an order of its own
     const auto& ends = estimator_.estimate(plan).pipeline_s;
     slowest_ = static_cast<int>(std::max_element(ends.begin(), ends.end()) - ends.begin());
@@ -43,8 +43,10 @@ class ReasonSearch {
     DeviceReasons result;
     const Pipeline& pipeline = slowest();
     if (pipeline.micro_batches == 0) return result;
-    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
+    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
       result.stages.push_back(reason_of(stage));
+      result.stages.back().host_wait_s = host_wait_s(given_, stage);
+    }
     result.idle = idle();
     return result;
   }
@@ -60,6 +62,24 @@ class ReasonSearch {
     for (std::size_t i = 0; i < work.forward_s.size(); ++i)
       seconds[i % seconds.size()] += work.micro_batches * (work.forward_s[i] + work.backward_s[i]);
     return seconds;
+  }
+
+  /// Seconds of the iteration for which the passes of a stage of the slowest pipeline wait for the host link.
+  double host_wait_s(const Plan& plan, std::size_t stage) {
+    if (!traits(model_.problem.job.execution.recomputation).offloads) return 0;
+    estimator_.estimate(plan);
+    const PipelineWork& work = estimator_.work(slowest_);
+    const Pipeline& pipeline = plan.pipelines[at(slowest_)];
+    const auto layers = virtual_stage_layers(pipeline, model_.chunks);
+    const auto passes_s = [&](std::size_t chunk, int offloaded) {
+      const ComputeTime time =
+          slowest_compute(model_, pipeline.stages[stage].devices, layers[chunk], offloaded);
+      return time.forward_s + time.backward_s;
+    };
+    double sum = 0;
+    for (std::size_t i = stage; i < layers.size(); i += pipeline.stages.size())
+      sum += passes_s(i, work.recomputed[i]) - passes_s(i, 0);
+    return sum * work.micro_batches;
   }
 
   ChangedPlan outcome_of(const Plan& plan) {
@@ -231,6 +251,7 @@ class ReasonSearch {
   }
 
   const IterationModel& model_;
+  const Plan& given_;
   Plan plan_;
   const StopFunction& stop_;
   IterationEstimator estimator_;

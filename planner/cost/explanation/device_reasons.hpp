@@ -24,6 +24,8 @@ struct StageReason {
   int pipeline = -1, stage = -1;
   int layers = 0;
   double busy_share = 0;  // of the iteration, computing
+  double host_wait_s =
+      0;  // part of that in which passes wait for offloaded activations to cross the host link
   Limit limit = Limit::unknown;
   double deficit_bytes = 0;  // with one more layer, if that does not fit
   double more_s = 0;         // iteration with one more layer, if that fits; 0 if unknown

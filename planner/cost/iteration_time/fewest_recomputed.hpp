@@ -1,4 +1,4 @@
-// How many layers of a stage are recomputed as needed (Recomputation::as_needed).
+// How many layers of a stage are recomputed or offloaded as needed (Recomputation::as_needed, offload).
 #pragma once
 
 #include <span>

@@ -11,6 +11,7 @@
 #include "core/base/infinity.hpp"
 #include "core/plan/scalar_reductions.hpp"
 #include "core/plan/shards.hpp"
+#include "planner/cost/iteration_time/fewest_recomputed.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -66,9 +67,16 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
                          const PipelineTime& time, int virtual_stage, int layer) {
   if (!model.problem.job.execution.overlap) return time.gradients_s[at(virtual_stage)];
   const std::vector<int>& devices = devices_of(pipeline, at(virtual_stage));
-  const std::pair<int, int> rest = {cost.layers[at(virtual_stage)].first, layer};
-  const int recomputed = std::min(cost.work.recomputed[at(virtual_stage)], rest.second - rest.first);
-  const ComputeTime rest_time = slowest_compute(model, devices, rest, recomputed);
+  const auto [first, last] = cost.layers[at(virtual_stage)];
+  const std::pair<int, int> rest = {first, layer};
+  const int all_recomputed = cost.work.recomputed[at(virtual_stage)],
+            recomputed = std::min(all_recomputed, rest.second - rest.first);
+  ComputeTime rest_time = slowest_compute(model, devices, rest, recomputed);
+  if (traits(model.problem.job.execution.recomputation).offloads) {  // what waits for the host comes last
+    const int of_done = std::clamp(all_recomputed - (layer - first), 0, last - layer);
+    rest_time.backward_s = slowest_compute(model, devices, {first, last}, all_recomputed).backward_s -
+                           slowest_compute(model, devices, {layer, last}, of_done).backward_s;
+  }
   const double rest_s = traits(model.schedule).splits_backward
                             ? rest_time.weight_gradient_s
                             : rest_time.backward_s + exchange_s(model, devices, rest, true, recomputed);
@@ -532,16 +540,19 @@ int max_fitting_flush(const IterationModel& model, const Plan& plan) {
   double least = std::numeric_limits<int>::max();
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const int layers = stage.layers.second - stage.layers.first;
-      const StageNeeds needs =
-          model.stages_of(stage.devices.size())
-              .needs(stage.layers, replicas, recomputed_layers(model.problem.job.execution, stage, layers));
-      for (const int device : stage.devices) {
-        const int gpu = topology.devices[at(device)].gpu;
-        if (gpu < 0 || needs.per_micro_batch <= 0) continue;
-        const double room = topology.gpus[at(gpu)].memory.value() - needs.state - needs.working;
-        least = std::min(least, std::floor(room / needs.per_micro_batch));
-      }
+      const ExecutionConfig& execution = model.problem.job.execution;
+      const int count = recomputed_layers(execution, stage, stage.layers.second - stage.layers.first);
+      const double capacity = least_memory(topology, stage.devices);
+      const auto fitting = [&](int recomputed) {
+        const StageNeeds needs =
+            model.stages_of(stage.devices.size()).needs(stage.layers, replicas, recomputed);
+        if (!std::isfinite(capacity) || needs.per_micro_batch <= 0) return least;
+        return std::floor((capacity - needs.state - needs.working) / needs.per_micro_batch);
+      };
+      double most = fitting(count);
+      if (traits(execution.recomputation).offloads && !stage.recompute_layers)
+        most = std::max(most, fitting(0));  // a single micro-batch needs more if it is offloaded
+      least = std::min(least, most);
     }
   return least < 1 ? 0 : static_cast<int>(least);
 }

@@ -247,7 +247,7 @@ double LayerSplitCosts::memory_utilization(int stage, std::pair<int, int> layers
           costs.memory().recomputing_saves()
               ? utilization(needs_of_none_, 0)
               : limit.held.max_bytes(needs_of(costs, layers, recomputed_of(stage, layers))) / limit.capacity;
-      if (other <= 1) share = other;
+      if (other <= 1 || traits(execution.recomputation).offloads) share = std::min(share, other);
     }
     most = std::max(most, share);
   }

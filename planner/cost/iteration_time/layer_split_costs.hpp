@@ -82,8 +82,8 @@ class LayerSplitCosts {
   ResourceTime resource_time(const Weights& weights, double forward_s, double backward_s) const;
   std::vector<std::pair<int, int>> chunks_of(std::pair<int, int> layers) const;
   std::vector<StageNeeds> needs_of(const StageCosts& costs, std::pair<int, int> layers, int recomputed) const;
-  /// Number of recomputed layers of every chunk of a stage: with Recomputation::as_needed, the fewest with
-  /// which all pipelines fit.
+  /// Number of recomputed layers of every chunk of a stage: with Recomputation::as_needed or offload, the
+  /// fewest with which all pipelines fit.
   int recomputed_of(int stage, std::pair<int, int> layers) const;
 
   const IterationModel& model_;

@@ -58,7 +58,7 @@ void StageCosts::find_kinds() {
   }
 }
 
-/// Seconds in which the activations of all layers before cross the host link, [layer].
+/// [layer]: seconds for the activations of all earlier layers to cross the host link once.
 std::vector<double> StageCosts::offload_s_before(const Gpu& gpu) const {
   const BitsPerSecond link = required_host_link(gpu, "the time to offload activations");
   std::vector<double> sums;

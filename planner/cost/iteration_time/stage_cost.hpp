@@ -62,11 +62,13 @@ class StageCosts {
   int min_recomputed(std::pair<int, int> layers) const {
     return problem_.job.execution.min_recomputed_layers(layers.second - layers.first);
   }
-  /// Time of a device of that kind, whose times must be known, without exchanges. Activations of offloaded
-  /// layers cross the host link during each pass, which takes at least as long.
+  /// Time of a device of that kind, whose times must be known, without exchanges. Each pass takes at least as
+  /// long as the transfer of its offloaded activations.
   ComputeTime compute(int kind, std::pair<int, int> layers, int recomputed) const;
+  /// With the layers that are recomputed by default, none of which is offloaded.
   ComputeTime compute(int kind, std::pair<int, int> layers) const {
-    return compute(kind, layers, recomputed(layers));
+    const bool offloads = traits(problem_.job.execution.recomputation).offloads;
+    return compute(kind, layers, offloads ? 0 : recomputed(layers));
   }
 
   /// Bytes of a micro-batch that one device sends over the boundary before `layer`, and seconds to compress

@@ -97,7 +97,7 @@ StageNeeds StageMemory::needs(std::pair<int, int> range, int replicas, int recom
   needs.per_micro_batch = kept_bytes(range, recomputed);
   if (end < layers()) needs.per_micro_batch += (buffers_boundaries_ ? 2 : 1) * held_output_[at(end)];
   if (begin > 0 && buffers_boundaries_) needs.per_micro_batch += held_output_[at(begin)];
-  if (offloads_)  // a micro-batch that leaves while it is computed, or that has come back
+  if (offloads_)  // all of one micro-batch are on the device during a pass
     needs.working = activation_bytes({begin, begin + recomputed});
   else if (recomputes_)
     needs.working = working_.of(at(begin), at(begin + recomputed));

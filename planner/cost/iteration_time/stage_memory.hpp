@@ -36,10 +36,10 @@ class StageMemory {
   double kept_bytes(std::pair<int, int> layers, int recomputed) const;
   /// The same at least, whatever the job lets the layers recompute.
   double least_kept_bytes(std::pair<int, int> layers) const;
-  /// Activations of a micro-batch that each device computes in these layers, whether it keeps them or not.
+  /// Bytes of all activations of a micro-batch in these layers on each device, kept or not.
   double activation_bytes(std::pair<int, int> layers) const;
-  /// Whether every layer needs less, or as much, if it is recomputed, while two micro-batches are in flight.
-  /// (Its input may be larger than all of its activations.)
+  /// Whether no layer needs more memory if it is recomputed, or, with two micro-batches in flight, if it is
+  /// offloaded. (Its input may be larger than all of its activations.)
   bool recomputing_saves() const { return recomputing_saves_; }
 
  private:

@@ -257,7 +257,7 @@ std::string decisions_key(const Job& job) {
 
 namespace {
 
-/// Activations are offloaded, if that is open, only where every GPU has a link to its host.
+/// Removes offload from the choices of an open `recompute` unless every GPU has a `host_link`.
 Problem without_impossible_offload(Problem problem) {
   const std::vector<Device>& devices = problem.topology->devices;
   const bool is_possible = std::all_of(devices.begin(), devices.end(), [&](const Device& it) {
@@ -290,12 +290,14 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   if (job.execution.schedule == Schedule::one_f_one_b && covers_one_f_one_b(job) &&
       !requires_single_devices(job))
     job.execution.schedule = Schedule::eager_one_f_one_b;
-  if (job.automatic[Setting::recompute])
-    for (const RecomputationTraits& it :
-         recomputation_table())  // full, before those by stage, needs least memory
+  if (job.automatic[Setting::recompute]) {
+    std::optional<Recomputation> chosen;  // `full` comes before the rows by stage and needs least memory
+    for (const RecomputationTraits& it : recomputation_table())
       if (is_choice(job, Setting::recompute, it.name) &&
-          !(it.is_per_stage() && job.execution.recomputation == Recomputation::full))
-        job.execution.recomputation = it.kind;
+          !(it.is_per_stage() && chosen == Recomputation::full) && !(it.offloads && chosen))
+        chosen = it.kind;
+    if (chosen) job.execution.recomputation = *chosen;
+  }
   if (job.execution.recomputation != Recomputation::full) job.execution.recompute_layers.reset();
   if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
     if (job.automatic[Setting::activations]) job.execution.compression.activations = strongest;
@@ -505,7 +507,7 @@ std::vector<std::vector<Job>> Decisions::least_memory_jobs() const {
       if (undecided[Setting::recompute] ? !is_choice(begin, Setting::recompute, recomputation.name)
                                         : recomputation.kind != begin.execution.recomputation)
         continue;
-      // As needed, stages need least memory with all layers recomputed.
+      // `full` needs no more memory than any choice by stage.
       if (undecided[Setting::recompute] && recomputation.is_per_stage() &&
           is_choice(begin, Setting::recompute, name_of(Recomputation::full)))
         continue;

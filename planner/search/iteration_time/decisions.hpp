@@ -68,7 +68,7 @@ class Decisions {
   void fit_mesh(Job& job) const;
   std::vector<int> same_degrees(int degree) const;
 
-  Problem problem_;            // without choices that no device can run
+  Problem problem_;            // without choices that some GPU cannot run
   std::vector<int> excluded_;  // ascending
   std::shared_ptr<const cost::NetworkCost> network_;
   std::vector<int> order_;  // all devices in nearness order

@@ -156,8 +156,8 @@ void for_each_stage(Plan& plan, const Change& change) {
     for (Stage& stage : pipeline.stages) change(stage);
 }
 
-/// If all stages recompute nothing, everything, or equally many layers, or offload nothing, the plan is one
-/// of `none` or `full`, where the job allows it.
+/// If no stage recomputes or offloads a layer, the plan becomes one of `none`; if all recompute everything or
+/// equally many layers, of `full`; each where the job allows it.
 void name_common_recomputation(const Job& undecided, Plan& plan) {
   const std::optional<int> count = plan.pipelines.front().stages.front().recompute_layers;
   bool same = true, all = true;

@@ -55,14 +55,18 @@ LeastMemory least_memory(const Decisions& decisions, const ShapeLimits& limits) 
   if (!all_are_short) result.shortage.reset();
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto strength = [](const Job& job) {
+    const Recomputation it = job.execution.recomputation;
+    return traits(it).offloads ? Recomputation::none : it;
+  };
   Recomputation strongest = Recomputation::none;
-  for (const auto& [ratio, job] : ranked) strongest = std::max(strongest, job.execution.recomputation);
+  for (const auto& [ratio, job] : ranked) strongest = std::max(strongest, strength(job));
   std::set<std::tuple<int, int, int, OptimizerSharding>> seen;
   for (auto& [ratio, job] : ranked) {
     const ExecutionConfig& it = job.execution;
     const bool is_first =
         seen.emplace(job.parallelism.tensor, it.context, it.expert, it.optimizer_sharding).second;
-    if (!is_first && it.recomputation != strongest) continue;
+    if (!is_first && strength(job) != strongest) continue;
     result.jobs.push_back(job);
     if (auto flushed = with_flushes(std::move(job), decisions.undecided_job()))
       result.jobs.push_back(*std::move(flushed));

@@ -73,7 +73,7 @@ bool are_equivalent(const PlanCandidate& a, const PlanCandidate& b) {
          have_same_layers(a.plan, b.plan) && are_similar(a, b);
 }
 
-/// Plans of thousands of devices are large, so that only chosen ones are copied.
+/// Plans for thousands of devices are large, so only the chosen ones are copied.
 using PlanPointers = std::vector<const PlanCandidate*>;
 
 PlanPointers pointers_to(const std::vector<PlanCandidate>& plans) {
