@@ -54,7 +54,7 @@ constexpr auto recomputations = std::to_array<RecomputationTraits>({
      .working = [](const Layer& layer) { return layer.activation_memory; },
      .layers_name = "offload_layers",
      .offloads = true,
-     .is_candidate = false},  // only target pytorch offloads whole layers
+     .is_candidate = false},  // only target pytorch offloads whole layers, which was not measured
 });
 static_assert(has_row_for_each(recomputations, Recomputation::offload));
 

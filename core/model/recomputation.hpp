@@ -36,7 +36,7 @@ struct RecomputationTraits {
   const char* layers_name = nullptr;
   /// The layers are not recomputed: their activations are copied to the host and back.
   bool offloads = false;
-  bool is_candidate = true;  // the planner tries it if the job says `auto` and has no target
+  bool is_candidate = true;  // the planner tries it if the job says `auto`
 
   constexpr bool is_per_stage() const { return layers_name != nullptr; }
 };

@@ -613,7 +613,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "gives the number of each stage). offload recomputes nothing: it moves the activations of as "
              "few "
              "layers as necessary to host memory until the backward pass. It requires `host_link` for every "
-             "GPU; auto tries it only with target pytorch. "
+             "GPU; auto does not try it, lists that name it do. "
              "moe_act has no effect without experts, and mlp has none on models given layer by layer",
          .may_be_auto = true,
          .may_be_list = true,
@@ -766,7 +766,9 @@ std::vector<SettingValue> choices(const Job& job, Setting setting) {
   }
   if (row.type == SettingType::flag) return {false, true};
   if (row.type != SettingType::name) return {};
-  const std::vector<std::string_view> names = job.target ? row.names() : row.candidates();
+  // A target may run schedules that are no candidates, because it runs no others.
+  const bool has_all = job.target && setting != Setting::recompute;
+  const std::vector<std::string_view> names = has_all ? row.names() : row.candidates();
   std::vector<SettingValue> values(names.begin(), names.end());
   if (setting == Setting::recompute) erase_without_effect(job, values);
   if (!job.target) return values;

@@ -29,12 +29,11 @@ int fewest_recomputed(const StageCosts& costs, std::span<const std::pair<int, in
   if (fits(0)) return 0;
   const bool offloads = traits(costs.job().execution.recomputation).offloads;
   // Of several chunks, some may have one micro-batch in flight: offloading those needs more memory.
-  if (!costs.memory().recomputing_saves() || (offloads && chunks.size() > 1)) {
-    for (int count = 1; count < most; ++count)
-      if (fits(count)) return count;
-  }
+  const bool falls = costs.memory().recomputing_saves() && !(offloads && chunks.size() > 1);
+  for (int count = 1; count < most && !falls; ++count)
+    if (fits(count)) return count;
   if (!fits(most)) return offloads && bytes(0) < bytes(most) ? 0 : most;
-  if (!costs.memory().recomputing_saves() || (offloads && chunks.size() > 1)) return most;
+  if (!falls) return most;
   int too_few = 0, enough = most;
   while (enough - too_few > 1) {
     const int middle = (too_few + enough) / 2;

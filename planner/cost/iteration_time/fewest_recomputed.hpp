@@ -15,10 +15,10 @@ namespace dtfm::cost {
 double least_memory(const Topology& topology, const std::vector<int>& devices);
 
 /// The fewest first layers of every virtual stage `chunks` of a device whose recomputation makes it fit in
-/// `capacity` bytes while it holds the micro-batches `held`; all layers if it never fits. If every layer
-/// keeps less when it is recomputed, memory is assumed to fall with their number from the first on. A later
-/// layer that is much larger while it is computed can break this: the result then still fits, but fewer
-/// might.
+/// `capacity` bytes while it holds the micro-batches `held`; if it never fits, all layers, or none if that
+/// needs less. If every layer keeps less when it is recomputed, memory is assumed to fall with their number
+/// from the first on. A later layer that is much larger while it is computed can break this: the result then
+/// still fits, but fewer might.
 int fewest_recomputed(const StageCosts& costs, std::span<const std::pair<int, int>> chunks, int replicas,
                       const InFlightMicroBatches& held, double capacity);
 
