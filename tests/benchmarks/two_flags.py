@@ -95,9 +95,9 @@ def compared(planner: str, seed: int, options: argparse.Namespace) -> dict:
         variants += [(schedule, [], schedule) for schedule in SCHEDULES]
         run, plan = planned([planner, "--threads", "1"], topology, job(model, batch), flags)
         evaluations = options.evaluations
-        if options.longer:
-            evaluations = options.longer * plan["search"]["evaluations"] if plan else options.evaluations
-            variants = [(f"{options.longer} x the evaluations", [], "auto")]
+        if options.longer:  # without a plan there is no number of evaluations to compare with
+            evaluations = options.longer * plan["search"]["evaluations"] if plan else 0
+            variants = [(f"{options.longer} x the evaluations", [], "auto")] if plan else []
         row = {"seed": seed, "devices": count, "model": model[:24], "status": run.returncode, "planned_s": seconds(plan, names)}
         best, by = float("inf"), ""
         for text, more, schedule in variants:
@@ -133,6 +133,8 @@ def main() -> None:
             print(formatted(row), flush=True)
             rows.append(row)
     rows.sort(key=lambda it: -it["loss"])
+    if options.longer:
+        print(f"{sum(it['planned_s'] == float('inf') for it in rows)} without a plan are not compared")
     lost, failed = [it for it in rows if it["loss"] > bar], sum(it["status"] not in (0, 3) for it in rows)
     print(f"{len(rows)} clusters: {len(lost)} lost by over {bar:.1%}, {failed} failed")
     for row in lost:
