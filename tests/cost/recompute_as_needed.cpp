@@ -5,6 +5,7 @@
 
 #include "core/base/rng.hpp"
 #include "planner/cost/bounds/plan_bound.hpp"
+#include "planner/cost/explanation/device_reasons.hpp"
 #include "planner/cost/iteration_time/fewest_recomputed.hpp"
 #include "planner/cost/iteration_time/planned_order.hpp"
 #include "simulator/model/stage_load.hpp"
@@ -209,6 +210,22 @@ TEST_CASE("offloaded layers leave and return during passes, which take at least 
     const ComputeTime time = costs.compute(0, {0, 8}, 4);
     CHECK(time.forward_s == Approx(forward_s));
     CHECK(time.backward_s == Approx(backward_s));
+  }
+}
+
+// Passes of 8 and 16 s take 40 s each at 0.1 GB/s if four of eight layers of 1 GB are offloaded: two
+// micro-batches wait 2 (32 + 24) s. At 2 GB/s they do not wait.
+TEST_CASE("explanations say for how long passes wait for the host link") {
+  Job job = chain_job(8, 0, 1e6);
+  for (Layer& layer : std::get<LayerChain>(job.model).layers) layer.activation_memory = Bytes(1e9);
+  job.execution.recomputation = Recomputation::offload;
+  job.training.global_batch = 2;
+  Topology topology = flat_topology({1}, {}, {});
+  const Plan plan{1, job.execution, {{2, {{.layers = {0, 8}, .devices = {0}, .recompute_layers = 4}}}}};
+  for (const auto& [gigabytes_per_s, wait_s] : {std::pair(0.1, 112.0), {2.0, 0.0}}) {
+    topology.gpus[0].host_link = BitsPerSecond(8e9 * gigabytes_per_s);
+    const Problem problem{topology, job, {}};
+    CHECK(device_reasons(IterationModel(problem), plan, {}).stages.at(0).host_wait_s == Approx(wait_s));
   }
 }
 

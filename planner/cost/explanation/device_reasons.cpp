@@ -32,11 +32,12 @@ ChangedPlan better_change(const ChangedPlan& a, const ChangedPlan& b) {
 class ReasonSearch {
  public:
   ReasonSearch(const IterationModel& model, const Plan& plan, const StopFunction& stop)
-      : model_(model), given_(plan), plan_(without_planned_orders(plan)), stop_(stop), estimator_(model) {
+      : model_(model), plan_(without_planned_orders(plan)), stop_(stop), estimator_(model) {
     now_s_ = estimator_.estimate(plan_).iteration_s;  // like changed plans, without an order of its own
     const auto& ends = estimator_.estimate(plan).pipeline_s;
     slowest_ = static_cast<int>(std::max_element(ends.begin(), ends.end()) - ends.begin());
     computing_s_ = computing(plan);
+    host_wait_s_ = host_waits(plan);
   }
 
   DeviceReasons run() {
@@ -45,7 +46,7 @@ class ReasonSearch {
     if (pipeline.micro_batches == 0) return result;
     for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
       result.stages.push_back(reason_of(stage));
-      result.stages.back().host_wait_s = host_wait_s(given_, stage);
+      if (!host_wait_s_.empty()) result.stages.back().host_wait_s = host_wait_s_[stage];
     }
     result.idle = idle();
     return result;
@@ -64,22 +65,23 @@ class ReasonSearch {
     return seconds;
   }
 
-  /// Seconds of the iteration for which the passes of a stage of the slowest pipeline wait for the host link.
-  double host_wait_s(const Plan& plan, std::size_t stage) {
-    if (!traits(model_.problem.job.execution.recomputation).offloads) return 0;
+  /// Seconds of the iteration for which the passes of each stage of the slowest pipeline wait for the host
+  /// link; empty if layers are not offloaded.
+  std::vector<double> host_waits(const Plan& plan) {
+    if (!traits(model_.problem.job.execution.recomputation).offloads) return {};
     estimator_.estimate(plan);
     const PipelineWork& work = estimator_.work(slowest_);
     const Pipeline& pipeline = plan.pipelines[at(slowest_)];
     const auto layers = virtual_stage_layers(pipeline, model_.chunks);
-    const auto passes_s = [&](std::size_t chunk, int offloaded) {
-      const ComputeTime time =
-          slowest_compute(model_, pipeline.stages[stage].devices, layers[chunk], offloaded);
-      return time.forward_s + time.backward_s;
-    };
-    double sum = 0;
-    for (std::size_t i = stage; i < layers.size(); i += pipeline.stages.size())
-      sum += passes_s(i, work.recomputed[i]) - passes_s(i, 0);
-    return sum * work.micro_batches;
+    std::vector<double> seconds(pipeline.stages.size());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const auto passes_s = [&](int offloaded) {
+        const ComputeTime time = slowest_compute(model_, devices_of(pipeline, i), layers[i], offloaded);
+        return time.forward_s + time.backward_s;
+      };
+      seconds[i % seconds.size()] += work.micro_batches * (passes_s(work.recomputed[i]) - passes_s(0));
+    }
+    return seconds;
   }
 
   ChangedPlan outcome_of(const Plan& plan) {
@@ -251,13 +253,12 @@ class ReasonSearch {
   }
 
   const IterationModel& model_;
-  const Plan& given_;
   Plan plan_;
   const StopFunction& stop_;
   IterationEstimator estimator_;
   double now_s_ = 0;
   int slowest_ = 0;
-  std::vector<double> computing_s_;
+  std::vector<double> computing_s_, host_wait_s_;  // by stage of the slowest pipeline
 };
 
 }  // namespace
