@@ -4,6 +4,7 @@
 
 #include "cli/calibrate/calibrate_options.hpp"
 #include "cli/common/command_line.hpp"
+#include "cli/common/launcher.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -44,31 +45,31 @@ void check_calibrate_options(const CalibrateOptions& options) {
 
 }  // namespace
 
-void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
-  set_texts(app, "dtfm-calibrate", "Fits the calibration constants of the simulator to measured iterations.",
+void add_calibrate_options(OptionList& list, CalibrateOptions& options) {
+  set_texts(list, "dtfm-calibrate", "Fits the calibration constants of the simulator to measured iterations.",
             footer);
-  begin_group(app, heading::inputs);
-  add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
-  add_argument(app, "RUNS.csv", "measured iterations", options.runs);
-  add_option(app, "--job", "FILE", "job that was trained (YAML) [the jobs in the plans, or GPT-3 XL]",
+  begin_group(list, heading::inputs);
+  add_argument(list, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
+  add_argument(list, "RUNS.csv", "measured iterations", options.runs);
+  add_option(list, "--job", "FILE", "job that was trained (YAML) [the jobs in the plans, or GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
-  begin_group(app, heading::output);
-  add_option(app, "-o,--output", "FILE", "writes the constants (JSON); - for stdout instead of the tables",
+  begin_group(list, heading::output);
+  add_option(list, "-o,--output", "FILE", "writes the constants (JSON); - for stdout instead of the tables",
              [&](const std::string& text) { options.output = text; });
-  add_format_option(app, options.format);
-  begin_group(app, heading::general);
-  add_threads_option(app, options.threads);
-  add_color_option(app, options.color);
-  add_flag(app, "--quiet", "prints no progress", options.quiet);
-  add_version_option(app, "dtfm-calibrate " DTFM_VERSION);
-  add_help_option(app);
+  add_format_option(list, options.format);
+  begin_group(list, heading::general);
+  add_threads_option(list, available_cores(), options.threads);
+  add_color_option(list, options.color);
+  add_flag(list, "--quiet", "prints no progress", options.quiet);
+  add_version_option(list, "dtfm-calibrate " DTFM_VERSION);
+  add_help_option(list);
 }
 
 std::optional<CalibrateOptions> parse_calibrate_options(int argc, char** argv) {
-  const AppPointer app = make_app();
+  OptionList list;
   CalibrateOptions options;
-  add_calibrate_options(*app, options);
-  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  add_calibrate_options(list, options);
+  if (!parse_command_line(list, argc, argv)) return std::nullopt;
   check_calibrate_options(options);
   return options;
 }

@@ -4,16 +4,13 @@
 #include <optional>
 
 #include "cli/calibrate/calibrate_options.hpp"
-
-namespace CLI {
-class App;
-}
+#include "planner/request/option_list.hpp"
 
 namespace dtfm::cli {
 
-/// Sets up `app` for dtfm-calibrate: name, help texts and options. Parsing stores values in `options`, which
-/// must outlive `app`.
-void add_calibrate_options(CLI::App& app, CalibrateOptions& options);
+/// Sets up `list` for dtfm-calibrate: name, help texts and options. Parsing stores values in `options`, which
+/// must outlive `list`.
+void add_calibrate_options(request::OptionList& list, CalibrateOptions& options);
 
 /// Returns the options in the arguments of dtfm-calibrate, or nothing after --help or --version. Throws Error
 /// for options that are invalid, missing or conflicting.

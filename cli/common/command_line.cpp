@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <cstdint>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include "cli/common/launcher.hpp"
-#include "cli/common/parse_number.hpp"
 #include "core/base/error.hpp"
 #include "core/io/text/suggest.hpp"
 
@@ -67,163 +65,111 @@ std::string unexpected_arguments(const CLI::App& program) {
   return text + "; " + io::suggestion(name, {names.begin(), names.end()});
 }
 
-// CLI11 options cannot carry user data. The completion values are therefore stored in the name of a validator
-// that accepts every value.
-constexpr std::string_view completion_prefix = "values: ";
+using request::OptionKind;
 
-std::string find_completion_values(CLI::Option& option) {
-  try {
-    for (int i = 0;; ++i)
-      if (const std::string name = option.get_validator(i)->get_name(); name.starts_with(completion_prefix))
-        return name.substr(completion_prefix.size());
-  } catch (const CLI::OptionNotFound&) {
-    return "";
-  }
+/// Values of one use of an option, or of all uses if it may be repeated.
+void set(Option& option, const std::vector<std::string>& values) {
+  option.given.push_back(values);
+  option.set(values);
 }
 
-bool is_capital(char c) {
-  return c >= 'A' && c <= 'Z';
+CLI::Option* add_value(CLI::App& app, Option& option) {
+  using Pair = std::pair<std::string, std::string>;
+  if (option.may_repeat)
+    return app
+        .add_option_function<std::vector<std::string>>(
+            option.name,
+            [&option](const std::vector<std::string>& values) {
+              for (const std::string& value : values) set(option, {value});
+            },
+            option.help)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  if (option.values.find(' ') != std::string::npos)
+    return app.add_option_function<Pair>(
+        option.name,
+        [&option](const Pair& pair) {
+          set(option, {pair.first, pair.second});
+        },
+        option.help);
+  return app.add_option_function<std::string>(
+      option.name, [&option](const std::string& value) { set(option, {value}); }, option.help);
+}
+
+CLI::Option* add_argument(CLI::App& app, Option& option) {
+  CLI::Option* added = nullptr;
+  if (option.may_repeat)
+    added = app.add_option_function<std::vector<std::string>>(
+        option.name, [&option](const std::vector<std::string>& values) { set(option, values); }, option.help);
+  else
+    added = app.add_option_function<std::string>(
+        option.name, [&option](const std::string& value) { set(option, {value}); }, option.help);
+  return added->type_name("");
+}
+
+CLI::Option* add(CLI::App& app, const OptionList& list, Option& option) {
+  switch (option.kind) {
+    case OptionKind::argument:
+      return add_argument(app, option);
+    case OptionKind::flag:
+      return app.add_flag_function(
+          option.name,
+          [&option](std::int64_t count) {
+            if (count > 0) set(option, {});
+          },
+          option.help);
+    case OptionKind::help:
+      return app.set_help_flag(option.name, option.help);
+    case OptionKind::version:
+      return app.set_version_flag(option.name, list.version, option.help);
+    case OptionKind::value:
+      break;
+  }
+  return add_value(app, option)->type_name(option.values);
+}
+
+/// `list` must outlive `app`.
+void add_all(CLI::App& app, OptionList& list) {
+  app.name(list.name);
+  app.description(list.description);
+  app.footer(list.footer);
+  for (Option& option : list.options) {
+    app.option_defaults()->group(option.heading);
+    add(app, list, option);
+  }
+  if (!list.commands.empty()) app.require_subcommand(0, 1);
+  for (const auto& command : list.commands) {
+    CLI::App& added = *app.add_subcommand(command->name, command->description);
+    add_all(added, *command);
+    added.callback(command->on_choice);
+  }
 }
 
 }  // namespace
 
-void DeleteApp::operator()(CLI::App* app) const {
-  delete app;
-}
-
-AppPointer make_app() {
-  return AppPointer(new CLI::App);
-}
-
-void set_texts(CLI::App& app, const char* name, const char* description, const std::string& footer) {
-  app.name(name);
-  app.description(description);
-  app.footer(footer);
-}
-
-CLI::App& add_command(CLI::App& app, const char* name, const char* help, const char* footer,
-                      const std::function<void()>& on_choice) {
-  app.require_subcommand(0, 1);
-  CLI::App& command = *app.add_subcommand(name, help);
-  command.footer(footer);
-  command.callback(on_choice);
-  return command;
-}
-
-CLI::Option* add_argument(CLI::App& app, const char* name, const char* help, std::string& value) {
-  return app.add_option(name, value, help)->type_name("");
-}
-
-CLI::Option* add_argument(CLI::App& app, const char* name, const char* help,
-                          std::vector<std::string>& values) {
-  return app.add_option(name, values, help)->type_name("");
-}
-
-void add_flag(CLI::App& app, const char* name, const char* help) {
-  app.add_flag(name)->description(help);
-}
-
-void add_flag(CLI::App& app, const char* name, const char* help, bool& flag) {
-  app.add_flag(name, flag, help);
-}
-
-bool is_given(const CLI::App& app, const char* name) {
-  return app.count(name) > 0;
-}
-
-void add_pair_option(CLI::App& app, const char* name, const char* values, const char* help,
-                     const std::function<void(const std::string&, const std::string&)>& set) {
-  using Pair = std::pair<std::string, std::string>;
-  app.add_option_function<Pair>(
-         name, [set](const Pair& pair) { set(pair.first, pair.second); }, help)
-      ->type_name(values);
-}
-
-CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const std::string& help,
-                        const std::function<void(const std::string&)>& set) {
-  return app.add_option_function<std::string>(name, set, help)->type_name(value);
-}
-
-CLI::Option* add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
-                                   const std::function<void(const std::string&)>& set) {
-  return app
-      .add_option_function<std::vector<std::string>>(
-          name,
-          [set](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) set(text);
-          },
-          help)
-      ->type_name(value)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
-void set_completion_values(CLI::Option& option, const std::vector<std::string>& values) {
-  const auto anything = [](const std::string&) { return std::string(); };
-  option.check(CLI::Validator(anything, ""), fmt::format("{}{}", completion_prefix, fmt::join(values, "|")));
-}
-
-std::vector<std::string> completion_values(CLI::Option& option) {
-  std::vector<std::string> values;
-  for (const std::string& word : CLI::detail::split(option.get_type_name(), '|'))
-    if (!word.empty() && std::none_of(word.begin(), word.end(), is_capital)) values.push_back(word);
-  for (const std::string& word : CLI::detail::split(find_completion_values(option), '|'))
-    if (!word.empty()) values.push_back(word);
-  return values;
-}
-
-void begin_group(CLI::App& app, const char* heading) {
-  app.option_defaults()->group(heading);
-}
-
-void add_format_option(CLI::App& app, OutputFormat& format) {
-  add_option(app, "--format", "text|json", "format of the printed result [text]",
+void add_format_option(OptionList& list, OutputFormat& format) {
+  add_option(list, "--format", "text|json", "format of the printed result [text]",
              [&](const std::string& text) { format = parse_output_format("--format", text); });
 }
 
-void add_threads_option(CLI::App& app, int& threads) {
-  constexpr int max_threads = 1024;
-  threads = std::min(available_cores(), max_threads);
-  add_option(
-      app, "--threads", "N", "number of threads, which does not change the result [all cores]",
-      [&](const std::string& text) { threads = parse_whole_number("--threads", text, 1, max_threads); });
-}
-
-void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed) {
-  add_option(app, "--seed", "N", help, [&](const std::string& text) {
-    seed = parse_whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
-  });
-}
-
-void add_version_option(CLI::App& app, const char* line) {
-  app.set_version_flag("--version", line, "prints the version and exits");
-}
-
-void add_help_option(CLI::App& app) {
-  app.set_help_flag("-h,--help", "prints this help and exits");
-}
-
-void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why) {
-  for (const char* option : options)
-    if (is_given(app, option)) throw Error(option, why);
-}
-
-std::vector<std::string> common_options(const CLI::App& app) {
+std::vector<std::string> common_options(const OptionList& list) {
   constexpr std::array individual = {"--threads", "--quiet", "--color", "--format", "--output"};
   std::vector<std::string> common;
-  for (const CLI::Option* option : app.get_options()) {
-    const auto is_this = [&](const char* name) { return option->check_name(name); };
-    if (option->count() == 0 || std::any_of(individual.begin(), individual.end(), is_this)) continue;
-    std::vector<std::string> words;
-    if (!option->get_positional()) words.push_back(option->get_name());
-    const bool is_flag = option->get_items_expected_max() == 0;
-    if (!is_flag) words.insert(words.end(), option->results().begin(), option->results().end());
-    common.push_back(CLI::detail::join(words, " "));
+  for (const Option& option : list.options) {
+    const auto is_this = [&](const char* name) { return option.is_called(name); };
+    if (std::any_of(individual.begin(), individual.end(), is_this)) continue;
+    for (std::vector<std::string> values : option.given) {
+      if (option.kind != OptionKind::argument)
+        values.insert(values.begin(), fmt::format("--{}", option.long_name()));
+      common.push_back(fmt::format("{}", fmt::join(values, " ")));
+    }
   }
   return common;
 }
 
-bool parse_command_line(CLI::App& app, int argc, char** argv) {
+bool parse_command_line(OptionList& list, int argc, char** argv) {
+  CLI::App app;
+  add_all(app, list);
   const auto complaint = [&](const std::string& what) {
     const CLI::App& command = selected_command(app);
     const std::string name = &command == &app ? "" : " " + command.get_name();

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/command_line.hpp"
 #include "cli/common/launcher.hpp"
 #include "core/base/error.hpp"
 #include "core/io/text/control_characters.hpp"
@@ -44,8 +43,8 @@ bool is_style_mark(char c) {
   return c >= first_mark && c <= end_mark;
 }
 
-void add_color_option(CLI::App& app, ColorChoice& choice) {
-  add_option(app, "--color", "auto|always|never",
+void add_color_option(request::OptionList& list, ColorChoice& choice) {
+  add_option(list, "--color", "auto|always|never",
              "colors of the printed result [auto: on a terminal, unless NO_COLOR is set]",
              [&](const std::string& text) { choice = parse_color_choice(text); });
 }

@@ -5,9 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace CLI {
-class App;
-}
+#include "planner/request/option_list.hpp"
 
 namespace dtfm::cli {
 
@@ -21,7 +19,7 @@ bool is_style_mark(char c);
 enum class ColorChoice { automatic, always, never };
 
 /// Adds --color.
-void add_color_option(CLI::App& app, ColorChoice& choice);
+void add_color_option(request::OptionList& list, ColorChoice& choice);
 
 /// Whether stdout gets colours. With `automatic` it does if it is a terminal that is not dumb and the
 /// variable NO_COLOR is empty (no-color.org).

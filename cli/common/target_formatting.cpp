@@ -132,12 +132,6 @@ std::string format_target_table() {
   return text;
 }
 
-std::string format_changes(const std::vector<TargetChange>& changes) {
-  std::vector<std::string> texts;
-  for (const TargetChange& it : changes) texts.push_back(format_change(it));
-  return fmt::format("{}", fmt::join(texts, ", "));
-}
-
 std::string format_target_times(const std::vector<api::TargetTime>& times, double planned_s) {
   std::vector<std::vector<std::string>> rows;
   for (const api::TargetTime& it : times) {

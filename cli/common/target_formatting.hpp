@@ -11,9 +11,6 @@ namespace dtfm::cli {
 /// What every target runs: --list-targets of dtfm-plan.
 std::string format_target_table();
 
-/// "schedule 1f1b-blocking instead of gpipe, gradient_sync ring instead of sharded-ps"
-std::string format_changes(const std::vector<TargetChange>& changes);
-
 /// A row for each target: its time for a plan that takes `planned_s`, and what it changes, or why it cannot
 /// run the plan.
 std::string format_target_times(const std::vector<api::TargetTime>& times, double planned_s);

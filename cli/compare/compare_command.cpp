@@ -6,7 +6,6 @@
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_result.hpp"
-#include "cli/common/problem_options.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
@@ -14,35 +13,12 @@
 #include "cli/compare/comparison.hpp"
 #include "cli/report/report_html.hpp"
 #include "cli/report/write_report.hpp"
-#include "core/io/readers/job_reader.hpp"
-#include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/json_format.hpp"
-#include "planner/api/devices/canonical_topology.hpp"
 #include "planner/api/compare.hpp"
 #include "planner/io/comparison_document.hpp"
-#include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm::cli {
 namespace {
-
-api::CompareRequest read_request(const CompareOptions& options) {
-  api::CompareRequest request;
-  request.problem = read_problem(api::canonical_topology(io::read_topology(options.topology)),
-                                 {.job = options.job,
-                                  .model = options.model,
-                                  .sequence = options.sequence,
-                                  .batch = options.batch,
-                                  .calibration = options.calibration},
-                                 io::default_job())
-                        .problem;
-  for (const std::string& file : options.scenarios)
-    request.scenarios.push_back(io::read_scenario(file, request.problem.topology));
-  request.schemes = options.schemes;
-  request.options = {options.seed, options.sync_every, options.skip, options.verify, options.faulty_share};
-  request.iterations = options.iterations;
-  request.work = options.work;
-  return request;
-}
 
 api::Comparison compare_with_progress(const CompareOptions& options, api::CompareRequest request,
                                       const InterruptWatch& watch) {
@@ -77,13 +53,13 @@ int run_compare_command(const CompareOptions& options) {
   }
   check_report(options.report);
   InterruptWatch watch("a comparison");
-  std::vector<std::string> inputs = options.scenarios;
-  inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.model.value_or(""),
-                               options.calibration.value_or("")});
+  std::vector<std::string> inputs = {file_of(options.topology), file_of(options.job), file_of(options.model),
+                                     file_of(options.calibration)};
+  for (const request::TextInput& scenario : options.scenarios) inputs.push_back(file_of(scenario));
   const std::array outputs{options.output.value_or(""), options.report.value_or("")};
   if (is_root(options.work.ranks)) check_outputs(inputs, outputs);
   const io::ReadLog read;
-  const api::CompareRequest request = read_request(options);
+  const api::CompareRequest request = read_compare_request(options);
   if (is_root(options.work.ranks)) check_not_read(read, outputs);
   check_same_input(options.work, options.common, read);
   watch.keep_result();

@@ -33,7 +33,8 @@ std::string scenario_table(const Problem& problem, const api::Comparison& compar
   Rows rows = {
       {"scheme", "s/batch", fmt::format("{}/s", input), "time", fmt::format("USD/M {}", input), "layout"}};
   for (const api::ComparedScheme* it : comparison.fastest_first(scenario)) {
-    const std::string why = it->runs.empty() ? io::format_no_layout(it->chosen, problem) : it->runs[scenario].failure;
+    const std::string why =
+        it->runs.empty() ? io::format_no_layout(it->chosen, problem) : it->runs[scenario].failure;
     if (it->runs.empty() || !why.empty()) {
       rows.push_back({it->name, "–", "–", "–", "–", (it->runs.empty() ? "none: " : "stopped: ") + why});
       continue;

@@ -1,12 +1,9 @@
 #include "cli/documents/command_description.hpp"
 
 #include <algorithm>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
-
-#include <CLI/CLI.hpp>
-
-#include "cli/common/command_line.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -34,36 +31,37 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
-OptionDescription describe(CLI::Option& option) {
+using request::Option;
+using request::OptionKind;
+
+/// The words of `text` between separators.
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, separator);) words.push_back(word);
+  return words;
+}
+
+OptionDescription describe(const Option& option) {
   OptionDescription words;
-  for (const std::string& name : option.get_snames()) words.names.emplace_back("-" + name);
-  for (const std::string& name : option.get_lnames()) words.names.emplace_back("--" + name);
-  if (option.get_positional()) words.names = {option.get_name()};
-  if (option.get_type_size() != 0 && !option.get_type_name().empty())
-    words.values = CLI::detail::split(option.get_type_name(), ' ');
-  words.group = option.get_group();
-  words.help = on_one_line(option.get_description());
+  words.names = split(option.name, ',');
+  words.values = split(option.values, ' ');
+  words.group = option.heading;
+  words.help = on_one_line(option.help);
   words.choices = completion_values(option);
   std::for_each(words.choices.begin(), words.choices.end(), check_choice);
   words.files = file_kind(words.values.empty() ? words.names.front() : words.values.front());
-  words.is_required = option.get_required();
-  words.may_repeat = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
-                     (option.get_positional() && option.get_items_expected_max() > 1);
+  words.may_repeat = option.may_repeat;
   return words;
 }
 
 }  // namespace
 
-CommandDescription describe(CLI::App& app) {
-  CommandDescription words{app.get_name(), on_one_line(app.get_description()), app.get_footer(), {}, {}, {}};
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;  // hidden
-    (option->get_positional() ? words.positionals : words.options).push_back(describe(*option));
-  }
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
-    words.commands.push_back(describe(*command));
-  for (CommandDescription& command : words.commands)
-    if (command.footer == words.footer) command.footer.clear();  // CLI11 copies the footer of the parent
+CommandDescription describe(const request::OptionList& list) {
+  CommandDescription words{list.name, on_one_line(list.description), list.footer, {}, {}, {}};
+  for (const Option& option : list.options)
+    (option.kind == OptionKind::argument ? words.positionals : words.options).push_back(describe(option));
+  for (const auto& command : list.commands) words.commands.push_back(describe(*command));
   return words;
 }
 

@@ -4,9 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "planner/request/option_list.hpp"
 
 namespace dtfm::cli {
 
@@ -20,7 +18,7 @@ struct OptionDescription {
   std::string help;   // one line
   std::vector<std::string> choices;  // values to complete; letters, digits and -._+ only
   Files files = Files::none;         // kind of path that its values name
-  bool is_required = false, may_repeat = false;
+  bool may_repeat = false;
 };
 
 struct CommandDescription {
@@ -31,8 +29,8 @@ struct CommandDescription {
   std::vector<CommandDescription> commands;  // subcommands
 };
 
-/// The description of `app` and its subcommands. Throws std::logic_error for a choice that a shell could
+/// The description of a program and its subcommands. Throws std::logic_error for a choice that a shell could
 /// misinterpret.
-CommandDescription describe(CLI::App& app);
+CommandDescription describe(const request::OptionList& list);
 
 }  // namespace dtfm::cli

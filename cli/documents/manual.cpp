@@ -155,7 +155,7 @@ std::string synopsis(const std::string& path, const CommandDescription& command)
   for (const OptionDescription& positional : command.positionals) {
     const std::string name =
         fmt::format("{}{}", italic(positional.names.front()), positional.may_repeat ? "..." : "");
-    text += positional.is_required ? fmt::format(" {}", name) : fmt::format(" [{}]", name);
+    text += fmt::format(" [{}]", name);
   }
   if (!command.commands.empty()) text += fmt::format(" {}", italic("COMMAND"));
   return fmt::format(".PP\n{}", line(text));

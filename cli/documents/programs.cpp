@@ -14,11 +14,11 @@ namespace {
 
 /// Description of the program whose options are defined by `add`.
 template <class Options>
-CommandDescription describe_program(void (*add)(CLI::App&, Options&)) {
-  const AppPointer app = make_app();
+CommandDescription describe_program(void (*add)(OptionList&, Options&)) {
+  OptionList list;
   Options options;
-  add(*app, options);
-  return describe(*app);
+  add(list, options);
+  return describe(list);
 }
 
 }  // namespace

@@ -1,15 +1,11 @@
 #include "cli/export/export_app.hpp"
 
-#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "cli/common/command_line.hpp"
-#include "cli/common/parse_number.hpp"
-#include "cli/common/problem_options.hpp"
 #include "planner/export/exporter.hpp"
-#include "core/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -40,109 +36,20 @@ constexpr const char* examples = R"(Examples:
   dtfm-export plan.json --to netem --topology worldwide.yaml -o network
   dtfm-export --list-targets)";
 
-/// Whether `text` is `first`; false if it is `second`. Throws Error for `option` otherwise.
-bool parse_choice(const char* option, const std::string& text, const char* first, const char* second) {
-  if (text == first || text == second) return text == first;
-  throw Error(option, fmt::format("unknown {}; {}", io::quote(text), io::suggestion(text, {first, second})));
-}
-
-void add_targets(const std::string& text, std::vector<std::string>& targets) {
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string name(exporter::find_exporter(text.substr(begin, end - begin)).name);
-    if (std::find(targets.begin(), targets.end(), name) == targets.end()) targets.push_back(name);
-    begin = end + 1;
-  }
-}
-
-std::vector<std::string> target_names() {
-  std::vector<std::string> names;
-  for (const exporter::Exporter& exporter : exporter::exporters()) names.emplace_back(exporter.name);
-  return names;
-}
-
-void add_input_options(CLI::App& app, ExportOptions& options) {
-  begin_group(app, heading::inputs);
-  add_argument(app, "PLAN", "plan written by dtfm-plan -o (JSON)", options.plan);
-  add_option(app, "--job", "FILE", "job (YAML) [that in the plan]",
-             [&](const std::string& text) { options.job = text; });
-  add_option(
-      app, "--topology", "FILE",
-      "topology for which the plan was made (YAML), to predict the time in the trainer; netem requires "
-      "it",
-      [&](const std::string& text) { options.topology = text; });
-  add_calibration_option(app, options.calibration);
-  add_option(app, "--hosts", "FILE", "addresses of the machines, one line `MACHINE ADDRESS` each",
-             [&](const std::string& text) { options.hosts = text; });
-}
-
-void add_target_options(CLI::App& app, ExportOptions& options) {
-  begin_group(app, "Targets");
-  CLI::Option* to = add_repeatable_option(
-      app, "--to", "TARGET", "trainers and launchers, comma-separated or repeated; see --list-targets",
-      [&](const std::string& words) { add_targets(words, options.targets); });
-  set_completion_values(*to, target_names());
-  add_flag(
-      app, "--strict",
-      "refuses a plan that the trainer takes over 5 % longer for than planned, or that exceeds memory there",
-      options.strict);
-  add_flag(app, "--list-targets", "lists the targets and exits", options.list_targets);
-}
-
-void add_launch_options(CLI::App& app, ExportOptions& options) {
-  begin_group(app, "Launch");
-  add_option(app, "--order", "stage-major|pipeline-major", "order of ranks [that of the trainer]",
-             [&](const std::string& text) {
-               options.order = parse_choice("--order", text, "stage-major", "pipeline-major")
-                                   ? RankOrder::stage_major
-                                   : RankOrder::pipeline_major;
-             });
-  add_option(app, "--master", "MACHINE", "machine of rank 0; reorders pipelines so that one begins there",
-             [&](const std::string& text) { options.master = text; });
-  add_option(app, "--port", "N", "port on which rank 0 listens [29500]", [&](const std::string& text) {
-    options.launch.port = parse_whole_number("--port", text, 1, 65535);
-  });
-  add_option(app, "--agents", "gpu|host", "torchrun: one agent per GPU or per machine [gpu]",
-             [&](const std::string& text) {
-               options.launch.agents = parse_choice("--agents", text, "gpu", "host")
-                                           ? exporter::AgentPer::gpu
-                                           : exporter::AgentPer::host;
-             });
-  add_option(
-      app, "--cores", "N", "openmpi: CPU cores per machine; every rank may use all of them [16]",
-      [&](const std::string& text) { options.launch.cores = parse_whole_number("--cores", text, 1, 65536); });
-  add_flag(app, "--any-gpu", "kubernetes: a rank may use any GPU of its machine", options.launch.any_gpu);
-  add_option(app, "--image", "NAME", "kubernetes: container image [dtfm-trainer:latest]",
-             [&](const std::string& text) { options.launch.image = text; });
-}
-
-void add_output_options(CLI::App& app, ExportOptions& options) {
-  begin_group(app, heading::output);
-  add_option(app, "-o,--output", "DIR", "output folder; created if it does not exist",
+void add_output_options(OptionList& list, ExportOptions& options) {
+  begin_group(list, heading::output);
+  add_option(list, "-o,--output", "DIR", "output folder; created if it does not exist",
              [&](const std::string& text) { options.folder = text; });
-  add_flag(app, "--force",
-           "writes to a DIR that contains other files, and overwrites those of the same names",
-           options.force);
-  add_format_option(app, options.format);
+  add_force_option(list, options);
+  add_format_option(list, options.format);
 }
 
-void add_general_options(CLI::App& app, ExportOptions& options) {
-  begin_group(app, heading::general);
-  add_color_option(app, options.color);
-  add_flag(app, "--quiet", "prints only errors and memory notes", options.quiet);
-  add_version_option(app, "dtfm-export " DTFM_VERSION);
-  add_help_option(app);
-}
-
-void check_export_options(const ExportOptions& options) {
-  if (options.list_targets) return;
-  if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-export --help)");
-  if (options.targets.empty())
-    throw Error("--to", "is missing: name a trainer or launcher (see dtfm-export --list-targets)");
-  if (options.strict && !options.topology)
-    throw Error("--strict", "requires --topology, to predict the time in the trainer");
-  if (options.folder == "-") throw Error("--output", "must be a folder, not stdout");
-  if (options.folder.empty()) throw Error("--output", "is missing: name the output folder");
+void add_general_options(OptionList& list, ExportOptions& options) {
+  begin_group(list, heading::general);
+  add_color_option(list, options.color);
+  add_flag(list, "--quiet", "prints only errors and memory notes", options.quiet);
+  add_version_option(list, "dtfm-export " DTFM_VERSION);
+  add_help_option(list);
 }
 
 }  // namespace
@@ -157,21 +64,24 @@ std::string format_targets(std::string_view margin) {
   return text;
 }
 
-void add_export_options(CLI::App& app, ExportOptions& options) {
-  set_texts(app, "dtfm-export", "Exports a plan to the file formats of trainers and launchers.",
+void add_export_options(OptionList& list, ExportOptions& options) {
+  set_texts(list, "dtfm-export", "Exports a plan to the file formats of trainers and launchers.",
             fmt::format("Targets:\n{}\n{}\n\n{}", format_targets("  "), notes, examples));
-  add_input_options(app, options);
-  add_target_options(app, options);
-  add_launch_options(app, options);
-  add_output_options(app, options);
-  add_general_options(app, options);
+  add_export_inputs(list, options);
+  add_target_options(list, options);
+  add_flag(list, "--list-targets", "lists the targets and exits", options.list_targets);
+  add_launch_options(list, options);
+  add_output_options(list, options);
+  add_general_options(list, options);
 }
 
 std::optional<ExportOptions> parse_export_options(int argc, char** argv) {
-  const AppPointer app = make_app();
+  OptionList list;
   ExportOptions options;
-  add_export_options(*app, options);
-  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  add_export_options(list, options);
+  if (!parse_command_line(list, argc, argv)) return std::nullopt;
+  if (options.list_targets) return options;
+  if (!options.plan.is_given()) throw Error("", "PLAN is missing (see dtfm-export --help)");
   check_export_options(options);
   return options;
 }

@@ -7,15 +7,11 @@
 
 #include "cli/export/export_options.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace dtfm::cli {
 
-/// Sets up `app` for dtfm-export: name, help texts and options. Parsing stores values in `options`, which
-/// must outlive `app`.
-void add_export_options(CLI::App& app, ExportOptions& options);
+/// Sets up `list` for dtfm-export: name, help texts and options. Parsing stores values in `options`, which
+/// must outlive `list`.
+void add_export_options(request::OptionList& list, ExportOptions& options);
 
 /// The targets, one per line: name, trainer or launcher, and description. `margin` is prepended to each line.
 std::string format_targets(std::string_view margin = "");

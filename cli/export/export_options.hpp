@@ -1,28 +1,14 @@
 // Options of dtfm-export.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "core/plan/target.hpp"
-#include "planner/export/export_bundle.hpp"
+#include "planner/request/export_options.hpp"
 
 namespace dtfm::cli {
 
-struct ExportOptions {
-  std::string plan;                  // file
-  std::vector<std::string> targets;  // names of exporters
-  std::string folder;
-  std::optional<std::string> job, topology, hosts;  // files
-  std::optional<RankOrder> order;                   // if not given: the default of the trainer
-  exporter::LaunchSettings launch;
-  std::optional<std::string> master;
-  std::optional<std::string> calibration;  // file or name; if not given: see calibration_for
-  bool strict = false;                     // refuses plans that take longer than planned
-  bool force = false, list_targets = false, quiet = false;
+struct ExportOptions : request::ExportOptions {
+  bool list_targets = false, quiet = false;
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
 };

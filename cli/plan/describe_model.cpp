@@ -4,13 +4,13 @@
 
 #include "cli/common/main_guard.hpp"
 #include "cli/common/print_result.hpp"
-#include "cli/common/problem_options.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "core/base/error.hpp"
 #include "core/io/text/json_format.hpp"
 #include "core/model/model_summary.hpp"
 #include "planner/io/model_document.hpp"
+#include "planner/request/problem_options.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -54,7 +54,7 @@ std::string format_model(const std::string& name, const ModelSummary& model, con
 }  // namespace
 
 int describe_model(const PlanOptions& options) {
-  const Job job = read_job({.job = options.job, .model = options.model, .sequence = options.sequence});
+  const Job job = read_job(options, io::default_job());
   const double element_bytes = bytes_per_element(job.training);
   const ModelSummary summary = summarize_model(job.model, element_bytes);
   print_result(options.format == OutputFormat::json

@@ -57,7 +57,7 @@ class IterationWriter {
                     format_count(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
                     format_job_decisions(s_.problem.job, s_.plan));
     if (s_.problem.job.target) text += fmt::format("\nfor {}", name_of(*s_.problem.job.target));
-    if (!changes.empty()) text += ": " + format_changes(decided_changes(changes, s_.problem.job));
+    if (!changes.empty()) text += ": " + io::format_changes(decided_changes(changes, s_.problem.job));
     if (!s_.search) return text + "; scored as given\n";
     return text + fmt::format("\nseed {}, {}\n", s_.search->seed, io::format_search_end(s_));
   }

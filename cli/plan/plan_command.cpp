@@ -18,7 +18,6 @@
 #include "cli/common/write_output.hpp"
 #include "cli/plan/summary.hpp"
 #include "cli/plan/plan_options.hpp"
-#include "cli/plan/read_request.hpp"
 #include "cli/report/report_html.hpp"
 #include "cli/report/write_report.hpp"
 #include "core/io/text/atomic_file.hpp"
@@ -26,6 +25,7 @@
 #include "planner/api/plan.hpp"
 #include "planner/io/pareto_json.hpp"
 #include "planner/io/plan_document.hpp"
+#include "planner/request/read_plan_request.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -40,80 +40,32 @@ int list_strategies() {
   return exit_code::done;
 }
 
-/// Returns comm-cost for --prove, unless the user gave an objective. Throws Error for an objective that does
-/// not support --prove or the strategy. Only comm-cost has strategies other than the default.
-Objective effective_objective(const PlanOptions& options) {
-  const bool has_strategy = api::strategy_named(options.strategy).name != api::default_strategy;
-  if (has_strategy && options.objective != Objective::comm_cost)
-    throw Error("", fmt::format("--strategy {} requires --objective comm-cost", options.strategy));
-  if (options.prove && !options.objective_given) return Objective::comm_cost;
-  if (options.prove && options.objective != Objective::comm_cost &&
-      options.objective != Objective::iteration_time)
-    throw Error("--prove", "requires --objective comm-cost or iteration-time");
-  return options.objective;
-}
-
 /// Says that --prove has decided the objective, which the user did not name.
 void announce_objective(const PlanOptions& options) {
   if (options.objective_given || options.quiet || !is_root(options.work.ranks)) return;
   print_error(fmt::format("dtfm-plan: --prove implies --objective {}\n", name_of(options.objective)));
 }
 
-/// Throws Error for options that --objective comm-cost does not support.
-void check_options(const PlanOptions& options) {
-  const std::pair<const char*, bool> unsupported[] = {
-      {"--scenario", !options.scenarios.empty()},       {"--finalists", options.finalists.has_value()},
-      {"--robust", options.robust.has_value()},         {"--near-equal", options.near_equal.has_value()},
-      {"--pareto", options.pareto.has_value()},         {"--advise", options.advise},
-      {"--target", options.target.has_value()},         {"--calibration", options.calibration.has_value()},
-      {"--warm-start", options.warm_start.has_value()}, {"--explain", options.explain}};
-  if (options.objective == Objective::comm_cost)
-    for (const auto& [option, is_given] : unsupported)
-      if (is_given) throw Error(option, "cannot be combined with --objective comm-cost");
-}
-
 /// Checks the output files before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
   if (options.pareto && io::is_stdout(*options.pareto))
     throw Error("--pareto", "requires a file; stdout has the plan or its summary");
-  check_outputs(std::array{options.topology, options.job.value_or(""), options.model.value_or(""),
-                           options.score.value_or(""), options.ranks.value_or(""),
-                           options.calibration.value_or(""), options.warm_start.value_or("")},
+  check_outputs(std::array{file_of(options.topology), file_of(options.job), file_of(options.model),
+                           file_of(options.score), file_of(options.ranks), file_of(options.calibration),
+                           file_of(options.warm_start)},
                 output_files(options));
   if (options.output) check_kind(*options.output, begins_as_json, "plan");
   if (options.pareto) check_kind(*options.pareto, io::is_pareto_prefix, "file of --pareto");
 }
 
-/// No plan has the requested numbers of stages and replicas. Names the option or the job that sets them or,
-/// if neither does, the option that could.
-Error no_such_shape(const PlanOptions& options, const api::PlanRequest& request, const Error& error) {
-  const Job& job = request.problem.job;
-  const std::string option = options.pipeline ? "--pipeline" : options.data ? "--data" : "";
-  if (options.objective == Objective::comm_cost) {
-    const bool is_in_job = job.parallelism.pipeline || job.parallelism.data || job.comm_cost_stages;
-    return {!option.empty() ? option : is_in_job ? "job " + job.name : "--pipeline", error.what()};
-  }
-  const auto& [stages, replicas] = request.options.limits;
-  std::string limits;
-  if (stages) limits += fmt::format(" of {}", format_count(*stages, "stage"));
-  if (replicas)
-    limits += fmt::format("{}{}", limits.empty() ? " of " : " and ", format_count(*replicas, "replica"));
-  return {option.empty() ? "job " + job.name : option,
-          fmt::format("no plan{} is possible: {}", limits, error.what())};
-}
-
-api::PlanAnswer answer_with_progress(const PlanOptions& options, PlanInput input,
+api::PlanAnswer answer_with_progress(const PlanOptions& options, request::PlanTask task,
                                      const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  auto& common = input.request.options.common;
+  auto& common = task.request.options.common;
   common.begin = options.work.ranks ? options.work.ranks->now() : options.begin;
   common.stop = watch.stop();
   common.on_progress = [&printer](const Progress& progress) { printer.show(progress); };
-  try {
-    return input.given ? api::score(input.request, *input.given) : api::plan(input.request);
-  } catch (const api::NoSuchShape& error) {
-    throw no_such_shape(options, input.request, error);
-  }
+  return run(task, options);
 }
 
 /// Says why the command took longer than the time limit, beyond what the last steps are allowed.
@@ -146,34 +98,31 @@ void write_answer(const PlanOptions& options, const api::PlanAnswer& answer,
 
 }  // namespace
 
-int run_plan_command(const PlanOptions& given) {
-  if (given.list_strategies) return list_strategies();
-  if (given.list_targets) {
+int run_plan_command(const PlanOptions& options) {
+  if (options.list_strategies) return list_strategies();
+  if (options.list_targets) {
     print_result(format_target_table());
     return exit_code::done;
   }
-  if (given.describes_model) return describe_model(given);
-  PlanOptions options = given;
-  options.objective = effective_objective(given);
-  check_options(options);
+  if (options.describes_model) return describe_model(options);
   check_report(options.report);
   InterruptWatch watch("a plan");
   if (is_root(options.work.ranks)) check_output(options);
   const io::ReadLog read;
-  const PlanInput input = read_plan_input(options);
+  const request::PlanTask task = read_plan_task(options);
   if (is_root(options.work.ranks)) check_not_read(read, output_files(options));
-  if (input.given && !continues_alone(options.work.ranks, true))
+  if (task.given && !continues_alone(options.work.ranks, true))
     return exit_code::done;  // scoring is not divided
   if (options.objective == Objective::comm_cost) announce_objective(options);
   check_same_input(options.work, options.common, read);
-  if (!input.given || options.advise) watch.keep_result();
-  const api::PlanAnswer answer = answer_with_progress(options, input, watch);
-  if (!input.given && !continues_alone(options.work.ranks, options.quiet) &&
+  if (!task.given || options.advise) watch.keep_result();
+  const api::PlanAnswer answer = answer_with_progress(options, task, watch);
+  if (!task.given && !continues_alone(options.work.ranks, options.quiet) &&
       !replaces_root(options.work.ranks, options.output))
     return exit_code::done;
   watch.keep_result();  // a score is complete now
   if (answer.search && !answer.comm_cost && !watch.interrupted()) note_overrun(options);
-  write_answer(options, answer, input.target_changes, watch.stop());
+  write_answer(options, answer, task.target_changes, watch.stop());
   if (watch.interrupted()) return exit_code::interrupted;
   return answer.is_feasible() ? exit_code::done : exit_code::infeasible;
 }

@@ -82,7 +82,7 @@ std::string format_diff(const api::PlanDiffRequest& plans, const api::PlanDiff& 
 
 api::PlanDiffRequest read_request(const PlanOptions& options) {
   std::optional<Topology> topology;
-  if (!options.topology.empty()) topology = io::read_topology(options.topology);
+  if (options.topology.is_given()) topology = read(options.topology);
   api::PlanDiffRequest plans;
   plans.first = io::read_running_plan(options.diff->front(), io::default_job());
   plans.second = io::read_running_plan(options.diff->back(), io::default_job());
@@ -102,7 +102,8 @@ int run_plan_diff(const PlanOptions& options) {
   const io::ReadLog read;
   const api::PlanDiffRequest plans = read_request(options);
   if (options.output) {
-    check_outputs(std::array{options.topology, first_file, second_file}, std::array{*options.output});
+    check_outputs(std::array{file_of(options.topology), first_file, second_file},
+                  std::array{*options.output});
     check_not_read(read, std::array{*options.output});
     check_kind(*options.output, io::is_plan_diff_prefix, "comparison of plans");
   }

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/common/command_line.hpp"
-#include "cli/common/parse_number.hpp"
+#include "core/io/text/parse_number.hpp"
 #include "cli/profile/profile_options.hpp"
 #include "core/base/kind_table.hpp"
 #include "core/io/importers/import_profile.hpp"
@@ -62,7 +62,7 @@ std::vector<int> parse_number_list(const std::string& option, const std::string&
   std::vector<int> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t comma = std::min(text.find(',', begin), text.size());
-    numbers.push_back(parse_whole_number(option, text.substr(begin, comma - begin), 1, max_value));
+    numbers.push_back(io::parse_whole_number(option, text.substr(begin, comma - begin), 1, max_value));
     if (numbers.size() > longest) throw Error(option, fmt::format("expected at most {} numbers", longest));
     begin = comma + 1;
   }
@@ -83,71 +83,70 @@ Precision parse_precision(const std::string& text) {
   return io::find_row(precision_table(), text, "--precision", "unknown precision").kind;
 }
 
-void add_mode_options(CLI::App& app, ProfileOptions& options) {
-  begin_group(app, "Mode (default: measure)");
-  const auto estimate = add_option(
-      app, "--estimate", "GPU", "estimates layer times from the data sheet of a GPU in the catalogue",
+void add_mode_options(OptionList& list, ProfileOptions& options) {
+  begin_group(list, "Mode (default: measure)");
+  Option& estimate = add_option(
+      list, "--estimate", "GPU", "estimates layer times from the data sheet of a GPU in the catalogue",
       [&](const std::string& text) { options.gpu = parse_gpu_name("--estimate", text); });
-  set_completion_values(*estimate, names_of(io::built_in_gpus()));
-  const auto imported =
-      add_option(app, "--import", "FORMAT",
+  set_completion_values(estimate, names_of(io::built_in_gpus()));
+  Option& imported =
+      add_option(list, "--import", "FORMAT",
                  "imports layer times from FILEs of sailor, metis or kineto (PyTorch profiler)",
                  [&](const std::string& text) { options.import_format = text; });
-  set_completion_values(*imported, names_of(io::import_formats()));
-  add_flag(app, "--check", "checks and prints the profile FILE; implied if FILE is the only argument");
-  add_flag(app, "--list-gpus", "prints the GPU catalogue and exits");
-  add_argument(app, "FILE", "files to import, or profile to check", options.files);
+  set_completion_values(imported, names_of(io::import_formats()));
+  add_flag(list, "--check", "checks and prints the profile FILE; implied if FILE is the only argument");
+  add_flag(list, "--list-gpus", "prints the GPU catalogue and exits");
+  add_argument(list, "FILE", "files to import, or profile to check", options.files);
 }
 
-void add_input_options(CLI::App& app, ProfileOptions& options) {
-  begin_group(app, heading::inputs);
-  const auto model = add_option(app, "--model", "NAME", "model from configs/models.yaml [GPT-3 XL]",
-                                [&](const std::string& text) { options.model = text; });
-  set_completion_values(*model, io::preset_names());
-  add_option(app, "--job", "FILE", "job (YAML) whose model and precision to use",
+void add_input_options(OptionList& list, ProfileOptions& options) {
+  begin_group(list, heading::inputs);
+  Option& model = add_option(list, "--model", "NAME", "model from configs/models.yaml [GPT-3 XL]",
+                             [&](const std::string& text) { options.model = text; });
+  set_completion_values(model, io::preset_names());
+  add_option(list, "--job", "FILE", "job (YAML) whose model and precision to use",
              [&](const std::string& text) { options.job = text; });
-  const auto gpu =
-      add_option(app, "--gpu", "NAME", "GPU that was or is measured, by its name in the catalogue [detected]",
-                 [&](const std::string& text) { options.gpu = parse_gpu_name("--gpu", text); });
-  set_completion_values(*gpu, names_of(io::built_in_gpus()));
+  Option& gpu = add_option(list, "--gpu", "NAME",
+                           "GPU that was or is measured, by its name in the catalogue [detected]",
+                           [&](const std::string& text) { options.gpu = parse_gpu_name("--gpu", text); });
+  set_completion_values(gpu, names_of(io::built_in_gpus()));
   const std::string precisions =
       fmt::format("{} [that of the job]", fmt::join(names_in(precision_table()), ", "));
-  const auto precision =
-      add_option(app, "--precision", "NAME", precisions.c_str(),
-                 [&](const std::string& text) { options.precision = parse_precision(text); });
-  set_completion_values(*precision, names_of(precision_table()));
+  Option& precision = add_option(list, "--precision", "NAME", precisions.c_str(),
+                                 [&](const std::string& text) { options.precision = parse_precision(text); });
+  set_completion_values(precision, names_of(precision_table()));
   add_option(
-      app, "--micro-batch", "LIST", "micro-batch sizes; with --import kineto, the measured size [1,2,4,8]",
+      list, "--micro-batch", "LIST", "micro-batch sizes; with --import kineto, the measured size [1,2,4,8]",
       [&](const std::string& text) { options.micro_batches = parse_number_list("--micro-batch", text); });
-  add_option(app, "--tensor", "LIST",
+  add_option(list, "--tensor", "LIST",
              "tensor-parallel degrees; with --import kineto, the measured degree [1]",
              [&](const std::string& text) { options.tensors = parse_number_list("--tensor", text); });
 }
 
-void add_output_options(CLI::App& app, ProfileOptions& options) {
-  begin_group(app, heading::output);
-  add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - for stdout instead of the table",
+void add_output_options(OptionList& list, ProfileOptions& options) {
+  begin_group(list, heading::output);
+  add_option(list, "-o,--output", "FILE", "writes the profile (JSON); - for stdout instead of the table",
              [&](const std::string& text) { options.output = text; });
-  add_format_option(app, options.format);
+  add_format_option(list, options.format);
 }
 
-void add_general_options(CLI::App& app, ProfileOptions& options) {
-  begin_group(app, heading::general);
-  add_color_option(app, options.color);
-  add_flag(app, "--quiet", "prints no progress", options.quiet);
-  add_version_option(app, version_line);
-  add_help_option(app);
+void add_general_options(OptionList& list, ProfileOptions& options) {
+  begin_group(list, heading::general);
+  add_color_option(list, options.color);
+  add_flag(list, "--quiet", "prints no progress", options.quiet);
+  add_version_option(list, version_line);
+  add_help_option(list);
 }
 
-Mode mode_of(const CLI::App& app) {
+Mode mode_of(const OptionList& list) {
   constexpr std::pair<const char*, Mode> modes[] = {{"--estimate", Mode::estimate},
                                                     {"--import", Mode::import},
                                                     {"--check", Mode::check},
                                                     {"--list-gpus", Mode::list_gpus}};
   const char* chosen = nullptr;
-  Mode mode = is_given(app, "FILE") ? Mode::check : Mode::measure;
+  Mode mode = is_given(list, "FILE") ? Mode::check : Mode::measure;
   for (const auto& [name, option_mode] : modes) {
-    if (!is_given(app, name)) continue;
+    if (!is_given(list, name)) continue;
     if (chosen) throw Error(name, fmt::format("cannot be combined with {}", chosen));
     chosen = name;
     mode = option_mode;
@@ -156,14 +155,15 @@ Mode mode_of(const CLI::App& app) {
 }
 
 /// Throws Error for an option that the chosen mode does not use.
-void reject_irrelevant_options(const CLI::App& app, Mode mode) {
+void reject_irrelevant_options(const OptionList& list, Mode mode) {
   const bool only_prints = mode == Mode::check || mode == Mode::list_gpus;
   if (only_prints)
-    reject_options(app, {"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
+    reject_options(list, {"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
                    "cannot be used when only printing");
-  if (only_prints || mode == Mode::estimate) reject_options(app, {"--gpu"}, "requires --import or measuring");
+  if (only_prints || mode == Mode::estimate)
+    reject_options(list, {"--gpu"}, "requires --import or measuring");
   if (mode != Mode::check && mode != Mode::import)
-    reject_options(app, {"FILE"}, "requires --import or --check");
+    reject_options(list, {"FILE"}, "requires --import or --check");
 }
 
 void check_complete(const ProfileOptions& options) {
@@ -179,29 +179,29 @@ void check_complete(const ProfileOptions& options) {
     throw missing("--model or --job is missing: name the model that was measured");
 }
 
-void check_profile_options(const CLI::App& app, ProfileOptions& options) {
-  options.mode = mode_of(app);
-  reject_irrelevant_options(app, options.mode);
+void check_profile_options(const OptionList& list, ProfileOptions& options) {
+  options.mode = mode_of(list);
+  reject_irrelevant_options(list, options.mode);
   check_complete(options);
 }
 
 }  // namespace
 
-void add_profile_options(CLI::App& app, ProfileOptions& options) {
-  set_texts(app, "dtfm-profile",
+void add_profile_options(OptionList& list, ProfileOptions& options) {
+  set_texts(list, "dtfm-profile",
             "Measures, estimates or imports the times of the layers of a model on a GPU.", footer);
-  add_mode_options(app, options);
-  add_input_options(app, options);
-  add_output_options(app, options);
-  add_general_options(app, options);
+  add_mode_options(list, options);
+  add_input_options(list, options);
+  add_output_options(list, options);
+  add_general_options(list, options);
 }
 
 std::optional<ProfileOptions> parse_profile_options(int argc, char** argv) {
-  const AppPointer app = make_app();
+  OptionList list;
   ProfileOptions options;
-  add_profile_options(*app, options);
-  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
-  check_profile_options(*app, options);
+  add_profile_options(list, options);
+  if (!parse_command_line(list, argc, argv)) return std::nullopt;
+  check_profile_options(list, options);
   return options;
 }
 

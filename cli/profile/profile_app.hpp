@@ -4,16 +4,13 @@
 #include <optional>
 
 #include "cli/profile/profile_options.hpp"
-
-namespace CLI {
-class App;
-}
+#include "planner/request/option_list.hpp"
 
 namespace dtfm::cli {
 
-/// Sets up `app` for dtfm-profile: name, help texts and options. Parsing stores values in `options`, which
-/// must outlive `app`.
-void add_profile_options(CLI::App& app, ProfileOptions& options);
+/// Sets up `list` for dtfm-profile: name, help texts and options. Parsing stores values in `options`, which
+/// must outlive `list`.
+void add_profile_options(request::OptionList& list, ProfileOptions& options);
 
 /// Returns the options in the arguments of dtfm-profile, or nothing after --help or --version. Throws Error
 /// for options that are invalid, missing or conflicting.

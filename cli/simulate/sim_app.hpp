@@ -5,15 +5,11 @@
 
 #include "cli/simulate/simulate_options.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace dtfm::cli {
 
-/// Sets up `app` for dtfm-sim: name, help texts and options. Parsing stores values in `options`, which must
-/// outlive `app`.
-void add_sim_options(CLI::App& app, SimulateOptions& options);
+/// Sets up `list` for dtfm-sim: name, help texts and options. Parsing stores values in `options`, which must
+/// outlive `list`.
+void add_sim_options(request::OptionList& list, SimulateOptions& options);
 
 /// Returns the options in the arguments of dtfm-sim, or nothing after --help or --version. Throws Error for
 /// options that are invalid, missing or conflicting.

@@ -53,10 +53,9 @@ void add_rates(const Result& result, Rows& rows) {
   if (report.iterations.empty()) return;
   const sim::Distribution& time = report.iteration_time_s;
   rows.push_back({result.is_swarm() ? "step" : "iteration", format_duration(time.mean),
-                  report.iterations.size() == 1
-                      ? ""
-                      : fmt::format("{}; the first {:.6g}", format_quantiles(time),
-                                    report.iterations.front().duration_s())});
+                  report.iterations.size() == 1 ? ""
+                                                : fmt::format("{}; the first {:.6g}", format_quantiles(time),
+                                                              report.iterations.front().duration_s())});
   if (const auto& it = result.interval)
     rows.push_back({"interval", fmt::format("{:.4g} … {:.4g} s", it->low_s, it->high_s),
                     fmt::format("{:.0f} % for measured times, from {}", 100 * it->level, it->source)});
@@ -88,10 +87,11 @@ void add_lost_work(const sim::SimReport& report, Rows& rows) {
 void add_fairness(const Result& result, Rows& rows) {
   const auto& it = result.fairness;
   if (!it || it->equal_s == it->rtt_s) return;
-  rows.push_back({"fairness", result.problem.topology->fairness == Fairness::equal ? "equal" : "rtt",
-                  fmt::format("an undisturbed iteration takes {:.6g} s if flows share links equally, {:.6g} s "
-                              "if by round-trip time",
-                              it->equal_s, it->rtt_s)});
+  rows.push_back(
+      {"fairness", result.problem.topology->fairness == Fairness::equal ? "equal" : "rtt",
+       fmt::format("an undisturbed iteration takes {:.6g} s if flows share links equally, {:.6g} s "
+                   "if by round-trip time",
+                   it->equal_s, it->rtt_s)});
 }
 
 /// Adds the useful work and the time outside of completed iterations. It is known only for runs with
@@ -145,9 +145,9 @@ std::string swarm_results(const Result& result) {
   Rows rows;
   add_rates(result, rows);
   if (const auto& cost = result.swarm->usd_per_million_tokens; cost && !result.report.iterations.empty())
-    rows.push_back(
-        {"cost", fmt::format("{:.4g} USD/M {}", *cost, name_of(model_input(result.problem.job.model))),
-         "of the devices, without egress"});
+    rows.push_back({"cost",
+                    fmt::format("{:.4g} USD/M {}", *cost, name_of(model_input(result.problem.job.model))),
+                    "of the devices, without egress"});
   add_bubble(result.report, rows);
   rows.push_back(
       {"useful", format_count(swarm.useful_samples, "sample"),
@@ -205,10 +205,10 @@ std::string out_of_memory(const Topology& topology, const sim::SimReport& report
   for (const sim::DeviceReport& it : report.devices)
     if (std::count(report.out_of_memory.begin(), report.out_of_memory.end(), it.device) > 0 &&
         shown++ < max_run_rows)
-      text += styled(Style::bad, fmt::format("exceeds memory: {} needs {} and has {}",
-                                             topology.devices[at(it.device)].id,
-                                             io::format_bytes(Bytes(it.peak_memory_bytes)),
-                                             io::format_bytes(Bytes(it.memory_bytes)))) +
+      text += styled(Style::bad,
+                     fmt::format("exceeds memory: {} needs {} and has {}", topology.devices[at(it.device)].id,
+                                 io::format_bytes(Bytes(it.peak_memory_bytes)),
+                                 io::format_bytes(Bytes(it.memory_bytes)))) +
               "\n";
   return text + format_omitted(report.out_of_memory.size(),
                                std::min(report.out_of_memory.size(), max_run_rows), "devices");

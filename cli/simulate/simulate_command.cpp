@@ -11,7 +11,6 @@
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
-#include "cli/common/problem_options.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/report/report_html.hpp"
@@ -19,20 +18,13 @@
 #include "cli/simulate/run_stats.hpp"
 #include "cli/simulate/sim_summary.hpp"
 #include "cli/simulate/simulate_options.hpp"
-#include "planner/api/devices/canonical_topology.hpp"
 #include "planner/api/simulate.hpp"
 #include "planner/io/plan_notes.hpp"
 #include "planner/io/simulation_document.hpp"
-#include "core/io/importers/foreign_plan.hpp"
-#include "core/io/readers/job_reader.hpp"
-#include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/control_characters.hpp"
 #include "core/io/text/json_format.hpp"
-#include "core/io/text/text_file.hpp"
 #include "simulator/io/chrome_trace.hpp"
-#include "simulator/io/measured_iteration.hpp"
-#include "simulator/io/scenario_reader.hpp"
 #include "simulator/io/task_csv.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/run/failure_policy.hpp"
@@ -40,63 +32,16 @@
 namespace dtfm::cli {
 namespace {
 
-constexpr std::size_t max_timeline_bytes = std::size_t{1} << 30;
-
-/// Returns the job in the plan file. CSV and Megatron-LM plans have none and get the default job.
-Job job_of_plan(const io::PlanSource& source) {
-  auto job = io::plan_job(source);
-  if (!job && source.format != io::PlanFormat::json) return io::default_job();
-  if (!job) throw Error(source.file.path, "contains no job; give one with --job");
-  return std::move(*job);
-}
-
-void read_plan(const SimulateOptions& options, const io::PlanSource& source, api::SimulateRequest& request) {
-  Job& job = request.problem.job;
-  io::PlanAndNotes read = io::read_any_plan(source, request.problem.topology, job, options.job.has_value());
-  check_batch_of_plan(options.batch, read.plan, options.plan);
-  request.plan = std::move(read.plan);
-  request.undecided = read.undecided;
-  request.checkpoint_period_s = read.checkpoint_period_s;
-  request.notes = std::move(read.notes);
-  job.execution = request.plan.execution;
-}
-
-api::SimulateRequest read_request(const SimulateOptions& options) {
-  Shared<Topology> topology = io::read_topology(options.topology);
-  if (options.scheme) topology = api::canonical_topology(topology);  // as in dtfm-compare
-  std::optional<io::PlanSource> source;
-  if (!options.scheme) source = io::read_plan_source(options.plan, options.ranks);
-  api::SimulateRequest request;
-  auto [problem, spread] =
-      read_problem(topology, {.job = options.job, .batch = options.batch, .calibration = options.calibration},
-                   source && !options.job ? job_of_plan(*source) : io::default_job());
-  request.problem = std::move(problem);
-  request.spread = std::move(spread);
-  if (source) read_plan(options, *source, request);
-  if (options.scenario) request.scenario = io::read_scenario(*options.scenario, topology);
-  if (options.measured)
-    request.measured = io::parse_measured_iteration(io::read_file(*options.measured, max_timeline_bytes),
-                                                    *options.measured, topology);
-  request.scheme = options.scheme;
-  request.options = {options.seed, options.sync_every, options.skip, options.verify, options.faulty_share};
-  request.iterations = options.iterations;
-  request.samples = options.samples;
-  request.work = options.work;
-  request.estimates_accuracy = true;
-  request.records_timeline = options.report.has_value();
-  return request;
-}
-
 std::array<std::string, 4> output_files(const SimulateOptions& options) {
   return {options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or(""),
           options.report.value_or("")};
 }
 
 void check_files(const SimulateOptions& options) {
-  check_outputs(
-      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
-                 options.ranks.value_or(""), options.calibration.value_or(""), options.measured.value_or("")},
-      output_files(options));
+  check_outputs(std::array{file_of(options.topology), file_of(options.plan), file_of(options.job),
+                           file_of(options.scenario), file_of(options.ranks), file_of(options.calibration),
+                           file_of(options.measured)},
+                output_files(options));
 }
 
 /// Outputs that are written during the run. They appear under their names only if they are complete.
@@ -157,7 +102,7 @@ api::SimulateResult simulate(const SimulateOptions& options, api::SimulateReques
 void write_output(const SimulateOptions& options, const api::SimulateRequest& request,
                   const api::SimulateResult& result) {
   if (result.comparison && result.comparison->kinds.empty())
-    throw Error(*options.measured,
+    throw Error(options.measured->name,
                 "no activity of the measured iteration is in the simulated one: give the timeline of a "
                 "training with this plan");
   const nlohmann::ordered_json document = io::simulation_document(request, result);
@@ -179,7 +124,7 @@ int run_simulate_command(const SimulateOptions& options) {
   const bool is_root_rank = is_root(options.work.ranks);
   if (is_root_rank) check_files(options);
   const io::ReadLog log;
-  const api::SimulateRequest request = read_request(options);
+  const api::SimulateRequest request = read_simulate_request(options);
   if (is_root_rank) check_not_read(log, output_files(options));
   check_same_input(options.work, options.common, log);
   const double read = cpu_seconds();

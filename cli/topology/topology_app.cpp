@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/common/command_line.hpp"
-#include "cli/common/parse_number.hpp"
+#include "core/io/text/parse_number.hpp"
 #include "core/io/readers/device_inventory.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
@@ -94,21 +94,20 @@ io::LinkSettings parse_link(const char* option, const std::string& text) {
   return link;
 }
 
-void add_input_options(CLI::App& app, TopologyOptions& options) {
-  begin_group(app, heading::inputs);
-  add_argument(app, "FILE", "files with measurements", options.files);
-  CLI::Option* format =
-      add_option(app, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
-                 [&](const std::string& text) { options.measurement_format = text; });
+void add_input_options(OptionList& list, TopologyOptions& options) {
+  begin_group(list, heading::inputs);
+  add_argument(list, "FILE", "files with measurements", options.files);
+  Option& format = add_option(list, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
+                              [&](const std::string& text) { options.measurement_format = text; });
   std::vector<std::string> names;
   for (const io::MeasurementFormat& it : io::measurement_formats()) names.emplace_back(it.name);
-  set_completion_values(*format, names);
-  add_pair_option(app, "--between", "FROM TO", "sender and receiver of a single file (iperf3, nccl-tests)",
+  set_completion_values(format, names);
+  add_pair_option(list, "--between", "FROM TO", "sender and receiver of a single file (iperf3, nccl-tests)",
                   [&](const std::string& from, const std::string& to) {
                     options.measurements.between = {io::validate_text(from, "--between"),
                                                     io::validate_text(to, "--between")};
                   });
-  add_repeatable_option(app, "--name", "HOST=SITE", "site name for a host in the files; may be repeated",
+  add_repeatable_option(list, "--name", "HOST=SITE", "site name for a host in the files; may be repeated",
                         [&](const std::string& text) {
                           const auto [host, site] = key_and_value(io::validate_text(text, "--name"));
                           if (host.empty())
@@ -117,55 +116,55 @@ void add_input_options(CLI::App& app, TopologyOptions& options) {
                         });
 }
 
-void add_device_options(CLI::App& app, TopologyOptions& options) {
-  begin_group(app, "Devices");
-  add_repeatable_option(app, "--gpu", "[SITE=]NAME",
+void add_device_options(OptionList& list, TopologyOptions& options) {
+  begin_group(list, "Devices");
+  add_repeatable_option(list, "--gpu", "[SITE=]NAME",
                         "GPU model of all sites, or of one site [none]; may be repeated",
                         [&](const std::string& text) {
                           const auto [site, gpu] = key_and_value(io::validate_text(text, "--gpu"));
                           (site.empty() ? options.inventory.gpu : options.inventory.gpu_of[site]) = gpu;
                         });
-  add_repeatable_option(app, "--count", "[SITE=]N", "hosts per site, or of one site [1]; may be repeated",
+  add_repeatable_option(list, "--count", "[SITE=]N", "hosts per site, or of one site [1]; may be repeated",
                         [&](const std::string& text) {
                           const auto [site, number] = key_and_value(io::validate_text(text, "--count"));
-                          const int count = parse_whole_number("--count", number, 1, io::max_devices);
+                          const int count = io::parse_whole_number("--count", number, 1, io::max_devices);
                           if (site.empty())
                             options.inventory.hosts = count;
                           else
                             options.inventory.hosts_of[site] = count;
                         });
-  add_option(app, "--gpus-per-host", "N", "GPUs per host [as measured, or 1]", [&](const std::string& text) {
-    options.inventory.gpus_per_host = parse_whole_number("--gpus-per-host", text, 1, io::max_devices);
+  add_option(list, "--gpus-per-host", "N", "GPUs per host [as measured, or 1]", [&](const std::string& text) {
+    options.inventory.gpus_per_host = io::parse_whole_number("--gpus-per-host", text, 1, io::max_devices);
   });
   add_option(
-      app, "--within-site", "LATENCY,BANDWIDTH", "link between hosts of a site with several hosts",
+      list, "--within-site", "LATENCY,BANDWIDTH", "link between hosts of a site with several hosts",
       [&](const std::string& text) { options.inventory.within_site = parse_link("--within-site", text); });
   add_option(
-      app, "--within-host", "LATENCY,BANDWIDTH", "link between GPUs of a host with several GPUs",
+      list, "--within-host", "LATENCY,BANDWIDTH", "link between GPUs of a host with several GPUs",
       [&](const std::string& text) { options.inventory.within_host = parse_link("--within-host", text); });
 }
 
-void add_measurement_options(CLI::App& app, TopologyOptions& options) {
-  begin_group(app, "Measurements");
-  add_option(app, "--latency", "TIME", "one-way latency [that in iperf3 or nccl-tests files]",
+void add_measurement_options(OptionList& list, TopologyOptions& options) {
+  begin_group(list, "Measurements");
+  add_option(list, "--latency", "TIME", "one-way latency [that in iperf3 or nccl-tests files]",
              [&](const std::string& text) {
                options.measurements.latency = parse_for_option("--latency", text, io::parse_seconds);
                if (*options.measurements.latency < Seconds(0))
                  throw Error("--latency", "must not be negative; found " + io::quote(text));
              });
-  add_option(app, "--latency-unit", "UNIT", "unit of the latency matrix: ns, us, ms or s",
+  add_option(list, "--latency-unit", "UNIT", "unit of the latency matrix: ns, us, ms or s",
              [&](const std::string& text) {
                options.measurements.latency_unit = parse_for_option("--latency-unit", text, io::time_unit);
              });
-  add_option(app, "--bandwidth-unit", "UNIT", "unit of the bandwidth matrix: Mbps, Gbps, MB/s, …",
+  add_option(list, "--bandwidth-unit", "UNIT", "unit of the bandwidth matrix: Mbps, Gbps, MB/s, …",
              [&](const std::string& text) {
                options.measurements.bandwidth_unit =
                    parse_for_option("--bandwidth-unit", text, io::rate_unit);
              });
-  add_flag(app, "--rtt", "the latency matrix contains round-trip times", options.measurements.is_round_trip);
-  add_flag(app, "--symmetric", "uses the other direction where one was not measured",
+  add_flag(list, "--rtt", "the latency matrix contains round-trip times", options.measurements.is_round_trip);
+  add_flag(list, "--symmetric", "uses the other direction where one was not measured",
            options.measurements.is_symmetric);
-  add_option(app, "--collective", "sendrecv|all_reduce",
+  add_option(list, "--collective", "sendrecv|all_reduce",
              "nccl-tests: the collective, if the output does not name it", [&](const std::string& text) {
                if (text != "sendrecv" && text != "all_reduce")
                  throw Error("--collective", "expected sendrecv or all_reduce; found " + io::quote(text));
@@ -173,9 +172,9 @@ void add_measurement_options(CLI::App& app, TopologyOptions& options) {
              });
 }
 
-void add_import_command(CLI::App& app, TopologyOptions& options) {
-  CLI::App& command = add_command(app, "import", "creates a topology from network measurements",
-                                  import_footer, [&] { options.mode = Mode::import; });
+void add_import_command(OptionList& list, TopologyOptions& options) {
+  OptionList& command = add_command(list, "import", "creates a topology from network measurements",
+                                    import_footer, [&] { options.mode = Mode::import; });
   add_input_options(command, options);
   add_measurement_options(command, options);
   add_device_options(command, options);
@@ -193,12 +192,12 @@ void add_import_command(CLI::App& app, TopologyOptions& options) {
   add_help_option(command);
 }
 
-void add_read_command(CLI::App& app, Mode mode, TopologyOptions& options) {
+void add_read_command(OptionList& list, Mode mode, TopologyOptions& options) {
   const auto choose = [&options, mode] { options.mode = mode; };
-  CLI::App& command =
+  OptionList& command =
       mode == Mode::check
-          ? add_command(app, "check", "validates a topology and prints a summary", check_footer, choose)
-          : add_command(app, "show", "prints the devices, and latency and bandwidth between all sites",
+          ? add_command(list, "check", "validates a topology and prints a summary", check_footer, choose)
+          : add_command(list, "show", "prints the devices, and latency and bandwidth between all sites",
                         show_footer, choose);
   add_argument(command, "TOPOLOGY", "devices and the network between them (YAML)", options.files);
   begin_group(command, heading::output);
@@ -233,23 +232,23 @@ void check_topology_options(const TopologyOptions& options) {
 
 }  // namespace
 
-void add_topology_options(CLI::App& app, TopologyOptions& options) {
-  set_texts(app, "dtfm-topology",
+void add_topology_options(OptionList& list, TopologyOptions& options) {
+  set_texts(list, "dtfm-topology",
             "Creates a topology from network measurements, validates one, or prints one as tables.", footer);
-  begin_group(app, heading::general);
-  add_color_option(app, options.color);
-  add_version_option(app, "dtfm-topology " DTFM_VERSION);
-  add_help_option(app);
-  add_import_command(app, options);
-  add_read_command(app, Mode::check, options);
-  add_read_command(app, Mode::show, options);
+  begin_group(list, heading::general);
+  add_color_option(list, options.color);
+  add_version_option(list, "dtfm-topology " DTFM_VERSION);
+  add_help_option(list);
+  add_import_command(list, options);
+  add_read_command(list, Mode::check, options);
+  add_read_command(list, Mode::show, options);
 }
 
 std::optional<TopologyOptions> parse_topology_options(int argc, char** argv) {
-  const AppPointer app = make_app();
+  OptionList list;
   TopologyOptions options;
-  add_topology_options(*app, options);
-  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  add_topology_options(list, options);
+  if (!parse_command_line(list, argc, argv)) return std::nullopt;
   check_topology_options(options);
   return options;
 }

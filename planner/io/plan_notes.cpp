@@ -187,7 +187,8 @@ Notes out_of_memory_notes(const api::PlanAnswer& answer) {
         "no plan that fits the memory of the devices was found before the search ended; {}", smallest));
   if (!changes) return notes;
   if (changes->empty()) notes.emplace_back("none of the changes that were tried makes a plan fit");
-  for (const auto& change : *changes) notes.push_back("it would fit " + format_change(change, answer.problem));
+  for (const auto& change : *changes)
+    notes.push_back("it would fit " + format_change(change, answer.problem));
   return notes;
 }
 
@@ -296,9 +297,8 @@ std::string format_no_layout(const api::ChosenLayout& chosen, const Problem& pro
   std::vector<std::string> changes;
   for (const search::FeasibleChange& it : chosen.fitting_changes)
     changes.push_back(format_change(it, problem));
-  return changes.empty()
-             ? chosen.no_layout_reason
-             : fmt::format("{}; fits {}", chosen.no_layout_reason, fmt::join(changes, ", or "));
+  return changes.empty() ? chosen.no_layout_reason
+                         : fmt::format("{}; fits {}", chosen.no_layout_reason, fmt::join(changes, ", or "));
 }
 
 Notes notes_of(const api::PlanAnswer& answer) {
@@ -401,6 +401,12 @@ std::string format_checkpoint_period(const api::CheckpointPeriod& period) {
       break;
   }
   return fmt::format("checkpoint period {}, {}", format_seconds(Seconds(period.seconds)), source);
+}
+
+std::string format_changes(const std::vector<TargetChange>& changes) {
+  std::vector<std::string> texts;
+  for (const TargetChange& it : changes) texts.push_back(format_change(it));
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 }  // namespace dtfm::io

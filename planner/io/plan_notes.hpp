@@ -28,6 +28,9 @@ std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& 
 /// needs 26.4 GB of 24.0; fits with recompute: full".
 std::string format_no_layout(const api::ChosenLayout& chosen, const Problem& problem);
 
+/// "schedule 1f1b-blocking instead of gpipe, gradient_sync ring instead of sharded-ps"
+std::string format_changes(const std::vector<TargetChange>& changes);
+
 /// "search converged after 1,000 evaluations", of a plan that was searched for.
 std::string format_search_end(const api::PlanAnswer& answer);
 

@@ -13,7 +13,11 @@
 namespace dtfm::io {
 
 api::RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
-  const PlanSource source = read_plan_source(file, std::nullopt);
+  return running_plan(read_plan_source(file, std::nullopt), fallback);
+}
+
+api::RunningPlan running_plan(const PlanSource& source, const Job& fallback) {
+  const std::string& file = source.file.path;
   if (source.format != PlanFormat::json) throw Error(file, "is not a plan written by dtfm-plan -o (JSON)");
   Job job = plan_job(source).value_or(fallback);
   StandalonePlan named = source.json->standalone_plan(job);

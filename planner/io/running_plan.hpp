@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/io/importers/foreign_plan.hpp"
 #include "core/plan/problem.hpp"
 #include "planner/api/warm_start.hpp"
 
@@ -10,6 +11,7 @@ namespace dtfm::io {
 
 /// Reads a plan that dtfm-plan wrote. `fallback`: the job if the file has none. Throws Error.
 api::RunningPlan read_running_plan(const std::string& file, const Job& fallback);
+api::RunningPlan running_plan(const PlanSource& source, const Job& fallback);
 
 /// "24 layers, not 32"
 std::string format_model_difference(const api::ModelDifference& difference);

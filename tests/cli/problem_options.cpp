@@ -1,4 +1,4 @@
-#include "cli/common/problem_options.hpp"
+#include "planner/request/problem_options.hpp"
 
 #include <utility>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "tests/support/error_message.hpp"
 
 using namespace dtfm;
-using namespace dtfm::cli;
+using namespace dtfm::request;
 
 namespace {
 

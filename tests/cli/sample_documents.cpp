@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/common/command_line.hpp"
 #include "cli/documents/documents.hpp"
 
 namespace {
@@ -25,17 +24,18 @@ void ignore(const std::string&) {}
 
 int main(int, char** argv) {
   using namespace dtfm::cli;
-  const AppPointer app = make_app();
-  set_texts(*app, "dtfm-sample", hostile, footer);
-  add_option(*app, "--mode", "fast|exact", hostile, ignore);
-  set_completion_values(*add_option(*app, "-n,--name", "NAME", hostile, ignore), {"resnet-50", "gpt3-6.7b"});
+  using namespace dtfm::request;
+  OptionList list;
+  set_texts(list, "dtfm-sample", hostile, footer);
+  add_option(list, "--mode", "fast|exact", hostile, ignore);
+  set_completion_values(add_option(list, "-n,--name", "NAME", hostile, ignore), {"resnet-50", "gpt3-6.7b"});
   std::string format;
   std::vector<std::string> files;
-  CLI::App& import_command = add_command(*app, "import", hostile, footer, [] {});
-  set_completion_values(*add_argument(import_command, "FORMAT", hostile, format), {"ping", "iperf"});
+  OptionList& import_command = add_command(list, "import", hostile, footer, [] {});
+  set_completion_values(add_argument(import_command, "FORMAT", hostile, format), {"ping", "iperf"});
   add_argument(import_command, "FILE", "what was measured", files);
   add_option(import_command, "--into", "DIR", "where to", ignore);
-  CLI::App& show = add_command(*app, "show", "Prints something.", footer, [] {});
+  OptionList& show = add_command(list, "show", "Prints something.", footer, [] {});
   add_option(add_command(show, "links", hostile, footer, [] {}), "--unit", "ms|s", "of times", ignore);
-  write_documents(std::vector{describe(*app)}, argv[1]);
+  write_documents(std::vector{describe(list)}, argv[1]);
 }

@@ -14,6 +14,7 @@
 #include "core/base/index.hpp"
 #include "core/base/kind_table.hpp"
 #include "core/io/readers/calibration_reader.hpp"
+#include "core/io/readers/hf_config.hpp"
 #include "core/io/readers/model_reader.hpp"
 #include "core/io/readers/profile_reader.hpp"
 #include "core/io/text/control_characters.hpp"
@@ -364,6 +365,13 @@ std::string job_name(const std::filesystem::path& file) {
   return is_usable ? name : "model";
 }
 
+void set_model(Model model, std::string name, Job& job) {
+  job.model = std::move(model);
+  check_matmul(job, "--model");
+  job.name = std::move(name);
+  if (const auto preset = job.execution.compression.gradient_preset) compress_gradients(job, *preset);
+}
+
 /// Reads files that `file` refers to, relative to its folder.
 FileReader reader_beside(const std::filesystem::path& file) {
   return [folder = file.parent_path()](const YamlValue& name) {
@@ -452,10 +460,13 @@ PlacedExecution parse_execution(const YamlDocument& document, const Job& job) {
 }
 
 void replace_model(const std::string& model, std::optional<int> sequence, Job& job) {
-  job.model = read_named_model(model, sequence, bytes_per_element(job.training));
-  check_matmul(job, "--model");
-  job.name = std::filesystem::exists(model) ? job_name(model) : model;
-  if (const auto preset = job.execution.compression.gradient_preset) compress_gradients(job, *preset);
+  set_model(read_named_model(model, sequence, bytes_per_element(job.training)),
+            std::filesystem::exists(model) ? job_name(model) : model, job);
+}
+
+void replace_model(const NamedFile& config, std::optional<int> sequence, Job& job) {
+  set_model(parse_hf_config(config.text, config.path, sequence, bytes_per_element(job.training)), config.path,
+            job);
 }
 
 void set_sequence(const std::string& where, int sequence, Job& job) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/plan/job.hpp"
+#include "core/io/text/named_file.hpp"
 #include "core/io/text/yaml_reader.hpp"
 
 namespace dtfm::io {
@@ -35,6 +36,8 @@ PlacedExecution parse_execution(const YamlDocument& document, const Job& job);
 /// Replaces the model of `job`, and its name: by a preset, or by Hugging Face's config.json of this name.
 /// `sequence` is the number of tokens per sequence, if given. Throws Error.
 void replace_model(const std::string& model, std::optional<int> sequence, Job& job);
+/// The same with the text of a config.json.
+void replace_model(const NamedFile& config, std::optional<int> sequence, Job& job);
 
 /// Changes the tokens per sequence of the model of `job`. Throws Error at `where` if it has no sequences, or
 /// not as many positions.

@@ -1,4 +1,4 @@
-// Parses numbers on the command line.
+// Parses numbers that options have.
 #pragma once
 
 #include <charconv>
@@ -10,7 +10,7 @@
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/units.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::io {
 
 /// Parses a decimal whole number in [min_value, max_value], without plus sign or white space. Throws Error.
 template <class Integer>
@@ -20,19 +20,19 @@ Integer parse_whole_number(const std::string& option, const std::string& text, I
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || value < min_value || value > max_value)
     throw Error(option, fmt::format("expected a whole number from {} to {}; found {}", min_value, max_value,
-                                    io::quote(text)));
+                                    quote(text)));
   return value;
 }
 
 /// Parses a decimal number in [0, 1], or in [0, 1) if `is_below_one`. Throws Error.
 inline double parse_fraction(const std::string& option, const std::string& text, bool is_below_one) {
   try {
-    const double value = io::parse_decimal(text);
+    const double value = parse_decimal(text);
     if (value >= 0 && (is_below_one ? value < 1 : value <= 1)) return value;
   } catch (const Error&) {
   }
   throw Error(option, fmt::format("expected a number from 0 to {}1; found {}", is_below_one ? "below " : "",
-                                  io::quote(text)));
+                                  quote(text)));
 }
 
 inline double parse_fraction_up_to_one(const std::string& option, const std::string& text) {
@@ -43,4 +43,4 @@ inline double parse_fraction_below_one(const std::string& option, const std::str
   return parse_fraction(option, text, true);
 }
 
-}  // namespace dtfm::cli
+}  // namespace dtfm::io

@@ -1,23 +1,23 @@
-#include "cli/plan/read_request.hpp"
+#include "planner/request/read_plan_request.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "cli/common/problem_options.hpp"
-#include "cli/common/text_formatting.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/plan_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
+#include "core/io/text/format_number.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/plan/target.hpp"
 #include "planner/api/comm_cost.hpp"
+#include "planner/api/plan.hpp"
 #include "planner/io/running_plan.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::request {
 namespace {
 
 /// The changes that options other than --target make to the job.
@@ -46,35 +46,35 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
   const int stages = depth(plan), pipelines = static_cast<int>(plan.pipelines.size());
   if (options.pipeline.value_or(stages) != stages)
     throw Error("--pipeline",
-                fmt::format("{}, but the plan has {}", *options.pipeline, format_count(stages, "stage")));
+                fmt::format("{}, but the plan has {}", *options.pipeline, io::format_count(stages, "stage")));
   if (options.data.value_or(pipelines) != pipelines)
-    throw Error("--data",
-                fmt::format("{}, but the plan has {}", *options.data, format_count(pipelines, "pipeline")));
+    throw Error("--data", fmt::format("{}, but the plan has {}", *options.data,
+                                      io::format_count(pipelines, "pipeline")));
   if (options.tensor.value_or(plan.tensor) != plan.tensor)
     throw Error("--tensor", fmt::format("{}, but the plan has {} per stage", *options.tensor,
-                                        format_count(plan.tensor, "device")));
+                                        io::format_count(plan.tensor, "device")));
   if (const int context = plan.execution.context; options.context.value_or(context) != context)
     throw Error("--context", fmt::format("{}, but the plan has {}", *options.context, context));
   if (const int expert = plan.execution.expert; options.expert.value_or(expert) != expert)
     throw Error("--expert", fmt::format("{}, but the plan has {}", *options.expert, expert));
-  check_batch_of_plan(options.batch, plan, *options.score);
+  check_batch_of_plan(options.batch, plan, options.score->name);
 }
 
 api::GivenPlan read_given_plan(const PlanOptions& options, const io::PlanSource& source,
                                const Problem& problem) {
-  io::PlanAndNotes read = io::read_any_plan(source, problem.topology, problem.job, gives_job(options));
+  io::PlanAndNotes read = io::read_any_plan(source, problem.topology, problem.job, options.gives_job());
   check_shape(options, read.plan);
-  return {std::move(read.plan), *options.score,           std::move(read.notes),
-          read.undecided,       read.checkpoint_period_s, !gives_job(options)};
+  return {std::move(read.plan), options.score->name,      std::move(read.notes),
+          read.undecided,       read.checkpoint_period_s, !options.gives_job()};
 }
 
 std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology) {
   std::vector<api::NamedScenario> scenarios = {api::nominal_scenario()};
-  for (const std::string& file : options.scenarios) {
-    sim::Scenario scenario = io::read_scenario(file, topology);
-    const std::string name = scenario.name.empty() ? file : scenario.name;
+  for (const TextInput& input : options.scenarios) {
+    sim::Scenario scenario = read_scenario(input, topology);
+    const std::string name = scenario.name.empty() ? input.name : scenario.name;
     for (const api::NamedScenario& other : scenarios)
-      if (other.name == name) throw Error(file, fmt::format("two scenarios have the name {}", name));
+      if (other.name == name) throw Error(input.name, fmt::format("two scenarios have the name {}", name));
     scenarios.push_back({name, std::move(scenario)});
   }
   return scenarios;
@@ -89,8 +89,8 @@ api::WarmStart read_warm_start(const PlanOptions& options, const Problem& proble
         "--warm-start",
         fmt::format("cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job{})",
                     job.target ? fmt::format(", or target {}", name_of(*job.target)) : ""));
-  const api::RunningPlan running = io::read_running_plan(*options.warm_start, job);
-  if (!gives_job(options) && running.job.name != job.name)
+  const api::RunningPlan running = io::running_plan(read_plan(*options.warm_start, std::nullopt), job);
+  if (!options.gives_job() && running.job.name != job.name)
     throw Error(running.name, fmt::format("is for job {}, but without --job FILE the job is the built-in {}",
                                           io::quote(running.job.name), job.name));
   return io::warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
@@ -102,13 +102,13 @@ void set_search_options(const PlanOptions& options, api::PlanRequest& request) {
   search.common = {options.work, options.seed, options.evaluations, options.prove};
   search.limits = {options.pipeline, options.data};
   // comm-cost takes both numbers from the same place. A job from a plan's file does not limit other plans.
-  if (options.objective != Objective::comm_cost && (!options.score || gives_job(options))) {
+  if (options.objective != Objective::comm_cost && (!options.score || options.gives_job())) {
     if (!options.pipeline && !options.pipeline_auto) search.limits.stages = parallelism.pipeline;
     if (!options.data && !options.data_auto) search.limits.replicas = parallelism.data;
   }
   search.objective = options.objective;
   if (options.finalists) search.finalists = *options.finalists;
-  search.keeps_pareto_front = options.pareto.has_value();
+  search.keeps_pareto_front = options.keeps_pareto_front;
 }
 
 /// Throws Error if a site of --link does not exist.
@@ -129,36 +129,48 @@ std::optional<api::PlanQuestion> question_of(const PlanOptions& options, const T
   return question;
 }
 
+/// No plan has the requested numbers of stages and replicas. Names the option or the job that sets them or,
+/// if neither does, the option that could.
+Error no_such_shape(const PlanOptions& options, const api::PlanRequest& request, const Error& error) {
+  const Job& job = request.problem.job;
+  const std::string option = options.pipeline ? "--pipeline" : options.data ? "--data" : "";
+  if (options.objective == Objective::comm_cost) {
+    const bool is_in_job = job.parallelism.pipeline || job.parallelism.data || job.comm_cost_stages;
+    return {!option.empty() ? option : is_in_job ? "job " + job.name : "--pipeline", error.what()};
+  }
+  const auto& [stages, replicas] = request.options.limits;
+  std::string limits;
+  if (stages) limits += fmt::format(" of {}", io::format_count(*stages, "stage"));
+  if (replicas)
+    limits += fmt::format("{}{}", limits.empty() ? " of " : " and ", io::format_count(*replicas, "replica"));
+  return {option.empty() ? "job " + job.name : option,
+          fmt::format("no plan{} is possible: {}", limits, error.what())};
+}
+
 }  // namespace
 
-PlanInput read_plan_input(const PlanOptions& options) {
-  const Shared<Topology> topology = io::read_topology(options.topology);
+PlanTask read_plan_task(const PlanOptions& options) {
+  const Shared<Topology> topology = read(options.topology);
   std::optional<io::PlanSource> source;
-  if (options.score) source = io::read_plan_source(*options.score, options.ranks);
-  const std::optional<Job> own = source && !gives_job(options) ? io::plan_job(*source) : std::nullopt;
-  auto [read, spread] = read_problem(topology,
-                                     {.job = options.job,
-                                      .model = options.model,
-                                      .sequence = options.sequence,
-                                      .batch = options.batch,
-                                      .calibration = options.calibration},
-                                     own ? *own : io::default_job());
-  PlanInput input{{std::move(read)}, {}};
-  api::PlanRequest& request = input.request;
+  if (options.score) source = read_plan(*options.score, options.ranks);
+  const std::optional<Job> own = source && !options.gives_job() ? io::plan_job(*source) : std::nullopt;
+  auto [problem_read, spread] = read_problem(topology, options, own ? *own : io::default_job());
+  PlanTask task{{std::move(problem_read)}, {}};
+  api::PlanRequest& request = task.request;
   Problem& problem = request.problem;
   change_job(options, problem.job);
   if (options.objective == Objective::comm_cost) api::check_comm_cost(problem.job);
   if (source) {
-    input.given = read_given_plan(options, *source, problem);
+    task.given = read_given_plan(options, *source, problem);
     if (options.target) {
-      TargetedPlan run = run_on_target(input.given->plan, problem.job, *options.target);
-      input.given->plan = std::move(run.plan);
+      TargetedPlan run = run_on_target(task.given->plan, problem.job, *options.target);
+      task.given->plan = std::move(run.plan);
       problem.job = std::move(run.job);
-      input.target_changes = std::move(run.changes);
+      task.target_changes = std::move(run.changes);
     }
   } else if (options.target) {
     request.untargeted = problem.job;
-    input.target_changes = restrict_to_target(problem.job, *options.target);
+    task.target_changes = restrict_to_target(problem.job, *options.target);
   }
   if (options.objective == Objective::comm_cost && options.data_auto) problem.job.parallelism.data.reset();
   set_search_options(options, request);
@@ -174,8 +186,16 @@ PlanInput read_plan_input(const PlanOptions& options) {
   request.explains = options.explain;
   request.advises = options.advise;
   request.question = question_of(options, problem.topology);
-  request.running_plan = options.warm_start.value_or("");
-  return input;
+  if (options.warm_start) request.running_plan = options.warm_start->name;
+  return task;
 }
 
-}  // namespace dtfm::cli
+api::PlanAnswer run(const PlanTask& task, const PlanOptions& options) {
+  try {
+    return task.given ? api::score(task.request, *task.given) : api::plan(task.request);
+  } catch (const api::NoSuchShape& error) {
+    throw no_such_shape(options, task.request, error);
+  }
+}
+
+}  // namespace dtfm::request
