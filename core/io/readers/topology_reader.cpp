@@ -1,5 +1,7 @@
 #include "core/io/readers/topology_reader.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "core/cluster/link_classes.hpp"
@@ -65,7 +67,37 @@ Transport read_transport(const YamlValue& value) {
   return transport;
 }
 
+/// Throws Error unless all elements besides the diagonal are finite and at least 0, or above it.
+void check_matrix(const Eigen::MatrixXd& matrix, const Topology& topology, const char* name, bool may_be_zero) {
+  if (matrix.rows() != topology.size() || matrix.cols() != topology.size())
+    throw Error(name, fmt::format("expected {0} × {0} numbers, a row and a column per device; found {1} × {2}",
+                                  topology.size(), matrix.rows(), matrix.cols()));
+  for (Eigen::Index to = 0; to < matrix.cols(); ++to)
+    for (Eigen::Index from = 0; from < matrix.rows(); ++from) {
+      const double value = matrix(from, to);
+      if (from == to || (std::isfinite(value) && (may_be_zero ? value >= 0 : value > 0))) continue;
+      throw Error(fmt::format("{}[{}, {}]", name, from, to),
+                  fmt::format("must be finite and {} zero; found {}", may_be_zero ? "at least" : "above", value));
+    }
+}
+
+/// Links of rules if the matrices follow from few of them, which are faster to look up.
+void set_links(MeasuredLinks measured, Topology& topology) {
+  if (auto rules = rules_of(measured, topology.devices))
+    topology.links = *std::move(rules);
+  else
+    topology.links = std::move(measured);
+}
+
 }  // namespace
+
+void set_measured_links(Topology& topology, Eigen::MatrixXd latency_s, Eigen::MatrixXd bandwidth_bps) {
+  check_matrix(latency_s, topology, "latency_s", true);
+  check_matrix(bandwidth_bps, topology, "bandwidth_bps", false);
+  latency_s.diagonal().setZero();
+  bandwidth_bps.diagonal().setZero();
+  set_links({std::move(latency_s), std::move(bandwidth_bps)}, topology);
+}
 
 Topology read_topology(const std::filesystem::path& path) {
   return parse_topology(read_file(path, yaml_size_limit), path.string(), path.parent_path());

@@ -1,0 +1,61 @@
+#include "python/binding/running_work.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <sched.h>
+
+#include <nanobind/stl/string.h>
+
+namespace nb = nanobind;
+
+namespace dtfm::python {
+
+int default_threads() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return std::max(1, CPU_COUNT(&allowed));
+}
+
+void RunningWork::keep_raised() const {
+  stopped_ = true;
+  nb::python_error error;  // takes what was raised
+  if (!error.matches(PyExc_KeyboardInterrupt)) raised_.emplace(std::move(error));
+}
+
+bool RunningWork::must_stop() const {
+  if (is_stopped() || std::this_thread::get_id() != caller_) return is_stopped();
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_check_) return false;
+  next_check_ = now + std::chrono::milliseconds(50);
+  const nb::gil_scoped_acquire acquired;
+  if (PyErr_CheckSignals() != 0) keep_raised();
+  return is_stopped();
+}
+
+std::function<void(const Progress&)> RunningWork::on_progress() const {
+  if (!progress_ || progress_->is_none()) return {};
+  return [this](const Progress& progress) {
+    if (is_stopped()) return;
+    const nb::gil_scoped_acquire acquired;
+    try {
+      nb::dict facts;
+      facts["evaluations"] = progress.evaluations;
+      facts["budget"] = progress.budget;
+      facts["best_s"] = progress.best;
+      facts["lower_bound_s"] = progress.lower_bound;
+      facts["share"] = progress.share;
+      facts["what"] = std::string(progress.what);
+      facts["iteration"] = progress.iteration;
+      facts["scheme"] = std::string(progress.scheme);
+      if (progress.simulated_s) facts["simulated_s"] = *progress.simulated_s;
+      (*progress_)(facts);
+    } catch (nb::python_error& error) {
+      stopped_ = true;
+      if (!error.matches(PyExc_KeyboardInterrupt)) raised_.emplace(std::move(error));
+    }
+  };
+}
+
+}  // namespace dtfm::python

@@ -1,0 +1,65 @@
+// Runs work of the library in the calling Python thread without the interpreter's lock, and listens meanwhile to
+// Ctrl-C and to what progress callbacks raise.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <nanobind/nanobind.h>
+
+#include "core/base/work.hpp"
+
+namespace dtfm::python {
+
+/// Called with keyword arguments that say how far the work has come.
+using Progressed = nanobind::object;
+
+/// The cores that this process may use.
+int default_threads();
+
+class RunningWork {
+ public:
+  explicit RunningWork(const std::optional<Progressed>& progress) : progress_(progress) {}
+  RunningWork(const RunningWork&) = delete;
+  RunningWork& operator=(const RunningWork&) = delete;
+
+  /// True once Ctrl-C was pressed or the callback has raised. Only the calling thread asks the interpreter, at
+  /// most every 50 ms. The functions must not outlive this object.
+  StopFunction stop() const {
+    return [this] { return must_stop(); };
+  }
+  std::function<void(const Progress&)> on_progress() const;
+  bool is_stopped() const { return stopped_.load(std::memory_order_relaxed); }
+  /// Raises what the callback has raised.
+  void rethrow() const {
+    if (raised_) throw nanobind::python_error(*raised_);
+  }
+
+ private:
+  bool must_stop() const;
+  void keep_raised() const;
+
+  const std::optional<Progressed>& progress_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  mutable std::atomic<bool> stopped_ = false;
+  mutable std::chrono::steady_clock::time_point next_check_ = std::chrono::steady_clock::now();
+  mutable std::optional<nanobind::python_error> raised_;
+};
+
+/// The result of `work(RunningWork)`, which runs without the interpreter's lock.
+template <class Task>
+auto run_released(const std::optional<Progressed>& progress, const Task& task) {
+  const RunningWork running(progress);
+  auto result = [&] {
+    const nanobind::gil_scoped_release released;
+    return task(running);
+  }();
+  running.rethrow();
+  return result;
+}
+
+}  // namespace dtfm::python

@@ -1,0 +1,248 @@
+"""Topologies, jobs and scenarios, from files, dicts, YAML or JSON text, numpy arrays, and Hugging Face configs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dtfm import _core
+from dtfm.errors import InfeasibleError, InputError
+
+_core.set_exceptions(InputError, InfeasibleError)
+
+
+def plain(value: Any, where: str = "") -> Any:
+    """`value` as JSON has it: numpy scalars and arrays as numbers and lists, tuples as lists, paths as text.
+
+    Raises InputError for a value that JSON cannot have: NaN, infinity, sets, keys that are not text, cycles.
+    """
+    return _plain(value, where, ())
+
+
+def _plain(value: Any, where: str, parents: tuple[int, ...]) -> Any:
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if hasattr(value, "tolist"):  # numpy
+        return _plain(value.tolist(), where, parents)
+    if isinstance(value, (int, float)):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise InputError(where, f"must be finite; found {value}")
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if not isinstance(value, (Mapping, list, tuple)):
+        raise InputError(where, f"expected a number, a text, a list or a dict; found {type(value).__name__}")
+    if id(value) in parents:
+        raise InputError(where, "contains itself")
+    if len(parents) > 100:
+        raise InputError(where, "is nested more than 100 levels deep")
+    parents += (id(value),)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise InputError(where, f"keys must be texts; found {key!r}")
+        return {key: _plain(item, f"{where}.{key}" if where else key, parents) for key, item in value.items()}
+    return [_plain(item, f"{where}[{i}]", parents) for i, item in enumerate(value)]
+
+
+def json_text(value: Mapping, name: str) -> str:
+    """A dict as JSON, one value per line, so that line numbers of errors tell values apart."""
+    text = json.dumps(plain(value, name), indent=1, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(name, "contains text that is not valid Unicode") from None
+    return text
+
+
+def is_document(value: Any) -> bool:
+    """Whether `value` is text of a document rather than the name of a file."""
+    return isinstance(value, str) and ("\n" in value or value.lstrip().startswith("{"))
+
+
+class Topology:
+    """Devices and the network between them, validated once.
+
+    Args:
+        source: a path, the text of a file, or a dict with the keys of a topology file (docs/files/topology.md):
+            {"devices": [{"site": "oregon", "count": 4, "gpu": "T4"}], "links": [...]}.
+        latency_s, bandwidth_bps: instead of links: one-way latencies in seconds and bandwidths in bit/s as
+            arrays of shape (devices, devices), row = sender. Diagonals are ignored.
+        folder: of files that a dict or text names.
+
+    Raises:
+        InputError: at the place of what is not valid.
+
+    Example:
+        >>> Topology({"devices": [{"site": "lab", "count": 2, "gpu": "T4"}]},
+        ...          latency_s=[[0, 1e-3], [1e-3, 0]], bandwidth_bps=[[0, 1e10], [1e10, 0]])
+        Topology('topology': 2 devices in 1 site)
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike | Mapping,
+        *,
+        latency_s: Any = None,
+        bandwidth_bps: Any = None,
+        folder: str | os.PathLike = ".",
+    ) -> None:
+        if (latency_s is None) != (bandwidth_bps is None):
+            raise InputError("", "latency_s and bandwidth_bps must be given together")
+        if latency_s is None and isinstance(source, (str, os.PathLike)) and not is_document(source):
+            self._core = _core.Topology.read(os.fspath(source))
+            return
+        if isinstance(source, Mapping):
+            document = dict(source)
+            if latency_s is not None:
+                for key in ("links", "measured"):
+                    if key in document:
+                        raise InputError(f"topology.{key}", "cannot be combined with latency_s and bandwidth_bps")
+                # Replaced below; valid for any devices.
+                document["links"] = [{"between": ["*", "*"], "latency": "1 s", "bandwidth": "1 bps"}]
+            text = json_text(document, "topology")
+        elif is_document(source):
+            text = str(source)
+        else:
+            raise InputError("topology", "expected a dict with latency_s and bandwidth_bps")
+        self._core = _core.Topology.make(
+            text, "topology", os.fspath(folder), _matrix(latency_s, "latency_s"), _matrix(bandwidth_bps, "bandwidth_bps")
+        )
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    @property
+    def devices(self) -> list[dict[str, Any]]:
+        """One dict per device: id, site, host, gpu, memory_bytes, speed, price_usd_per_h; without what is unknown."""
+        return self._core.devices()
+
+    @property
+    def latency_s(self):
+        """One-way latencies as an array of shape (devices, devices), row = sender; 0 on the diagonal."""
+        return self._core.latency_s()
+
+    @property
+    def bandwidth_bps(self):
+        """Bandwidths of single flows in bit/s, of shape (devices, devices), row = sender; 0 on the diagonal."""
+        return self._core.bandwidth_bps()
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for topologies with equal devices and links."""
+        return self._core.fingerprint
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name, fingerprint and devices, without the links."""
+        return {"name": self.name, "fingerprint": self.fingerprint, "devices": self.devices}
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __repr__(self) -> str:
+        sites = len({device["site"] for device in self.devices})
+        return (
+            f"Topology({self.name!r}: {len(self)} device{'s' * (len(self) != 1)} in {sites} site{'s' * (sites != 1)})"
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the bandwidth between all devices with matplotlib. Returns the axes."""
+        import matplotlib.pyplot as plt
+        import numpy as np
+
+        ax = ax or plt.subplots()[1]
+        bandwidth = np.where(self.bandwidth_bps > 0, self.bandwidth_bps, np.nan)
+        image = ax.imshow(np.log10(bandwidth), cmap="viridis")
+        ax.figure.colorbar(image, ax=ax, label="log10 of the bandwidth in bit/s")
+        ax.set(title=self.name, xlabel="to device", ylabel="from device")
+        return ax
+
+
+def _matrix(values: Any, name: str) -> Any:
+    if values is None:
+        return None
+    import numpy as np
+
+    try:
+        matrix = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(name, f"expected an array of numbers: {error}") from None
+    if matrix.ndim != 2:
+        raise InputError(name, f"expected an array of shape (devices, devices); found shape {matrix.shape}")
+    return matrix
+
+
+class Job:
+    """What is trained and how: model, batch, parallelism, precision (docs/files/job.md).
+
+    Args:
+        source: a path, the text of a file, or a dict with the keys of a job file.
+
+    Raises:
+        InputError: at the place of what is not valid.
+    """
+
+    def __init__(self, source: str | os.PathLike | Mapping) -> None:
+        if isinstance(source, Mapping):
+            self._core = _core.Job.make(json_text(source, "job"), "job")
+        elif is_document(source):
+            self._core = _core.Job.make(str(source), "job")
+        elif isinstance(source, (str, os.PathLike)):
+            self._core = _core.Job.read(os.fspath(source))
+        else:
+            raise InputError("job", f"expected a path, a text or a dict; found {type(source).__name__}")
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    def to_json(self) -> str:
+        return self._core.json()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job with all defaults, as in plan files."""
+        return json.loads(self.to_json())
+
+    def __repr__(self) -> str:
+        return f"Job({self.name!r})"
+
+
+class Scenario:
+    """Failures, traces and jitter during a run (docs/files/scenario.md). It is checked against a topology when used.
+
+    Args:
+        source: a path, the text of a file, or a dict with the keys of a scenario file.
+    """
+
+    def __init__(self, source: str | os.PathLike | Mapping) -> None:
+        self.source = source
+        self.path: str | None = None
+        if isinstance(source, Mapping):
+            self._core = _core.Text.make(json_text(source, "scenario"), "scenario")
+        elif is_document(source):
+            self._core = _core.Text.make(str(source), "scenario")
+        elif isinstance(source, (str, os.PathLike)):
+            self.path = os.fspath(source)
+        else:
+            raise InputError("scenario", f"expected a path, a text or a dict; found {type(source).__name__}")
+
+    def __repr__(self) -> str:
+        return f"Scenario({self.path!r})" if self.path else "Scenario(…)"
+
+
+def model_text(config: Any) -> str | None:
+    """The config.json of a Hugging Face config object or dict; None if `config` is neither."""
+    if isinstance(config, Mapping):
+        return json_text(config, "model")
+    if hasattr(config, "to_json_string"):
+        return config.to_json_string(use_diff=False)
+    return None
+
+
+def read_if_path(source: Any) -> str:
+    """Text as it is, or that of the file called `source`."""
+    return source if is_document(source) else Path(source).read_text(encoding="utf-8")

@@ -1,0 +1,285 @@
+"""What the functions of dtfm return. Numbers carry their units in their names; to_dict has all of them."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dtfm import _core
+from dtfm.errors import InputError
+from dtfm.inputs import is_document, json_text
+
+
+class _Result:
+    """A document of the library, which is written once it is needed."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    @cached_property
+    def _json(self) -> str:
+        return self._core.json()
+
+    @cached_property
+    def _dict(self) -> dict[str, Any]:
+        return json.loads(self._json)
+
+    def to_json(self) -> str:
+        """The file that the program writes, byte for byte."""
+        return self._json
+
+    def to_dict(self) -> dict[str, Any]:
+        """A copy of all numbers."""
+        return json.loads(self._json)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the JSON to a file, which appears whole or not at all."""
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            partial.write_text(self._json, encoding="utf-8")
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether the plan fits in memory and completes an iteration."""
+        return self._core.is_feasible
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C ended the work early: this is the best result so far."""
+        return self._core.is_interrupted
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know besides the numbers."""
+        return list(self._dict.get("warnings", [])) + list(self._dict.get("notes", []))
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return []
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in self._rows()
+        )
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        return f"<table>{rows}</table>" + (f"<ul>{notes}</ul>" if notes else "")
+
+
+class Plan(_Result):
+    """Which device trains which layers, and what is known about it.
+
+    Args:
+        source: a path, the text of a plan file, or a dict; {"pipelines": [...]} is enough if a job is given.
+    """
+
+    def __init__(self, source: str | os.PathLike | Mapping) -> None:
+        if isinstance(source, Mapping):
+            text, name = json_text(source, "plan"), "plan"
+        elif is_document(source):
+            text, name = str(source), "plan"
+        elif isinstance(source, (str, os.PathLike)):
+            name = os.fspath(source)
+            try:
+                text = Path(name).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError, ValueError) as error:
+                raise InputError(name, f"cannot be read: {error}") from None
+        else:
+            raise InputError("plan", f"expected a path, a text or a dict; found {type(source).__name__}")
+        super().__init__(None)
+        self._file = _core.PlanFile.make(text, name)
+        self._json = text
+
+    @classmethod
+    def _of(cls, core: Any) -> Plan:
+        plan = cls.__new__(cls)
+        _Result.__init__(plan, core)
+        return plan
+
+    @cached_property
+    def _file(self) -> Any:
+        return _core.PlanFile.make(self._json, "plan")
+
+    @property
+    def is_feasible(self) -> bool:
+        return self._core.is_feasible if self._core else True
+
+    @property
+    def is_interrupted(self) -> bool:
+        return bool(self._core and self._core.is_interrupted)
+
+    @property
+    def estimate(self) -> dict[str, Any]:
+        """`estimate` of the plan file; empty if it has none."""
+        return self._dict.get("estimate", {})
+
+    @property
+    def iteration_time_s(self) -> float | None:
+        """Estimated time of an iteration; None by --objective comm-cost, and in files without estimate."""
+        return self.estimate.get("iteration_time_s")
+
+    @property
+    def memory(self) -> list[dict[str, Any]]:
+        """device, needed_bytes, capacity_bytes of each device."""
+        return self.estimate.get("memory", [])
+
+    @property
+    def pipelines(self) -> list[dict[str, Any]]:
+        """micro_batches and stages of each pipeline; a stage has layers [first, end) and devices."""
+        return self._dict["pipelines"]
+
+    @property
+    def stages(self) -> int:
+        """Stages of each pipeline."""
+        return len(self.pipelines[0]["stages"]) if self.pipelines else 0
+
+    @property
+    def pareto_front(self) -> dict[str, Any] | None:
+        """The Pareto front of time, cost and devices, of plan(pareto=True)."""
+        text = self._core.pareto_json() if self._core else None
+        return json.loads(text) if text else None
+
+    def _rows(self) -> list[tuple[str, str]]:
+        time = self.iteration_time_s
+        execution = self._dict.get("execution", {})
+        return [
+            ("iteration", f"{time:.4g} s" if time else "not estimated"),
+            ("pipelines × stages", f"{len(self.pipelines)} × {self.stages}"),
+            ("schedule", str(execution.get("schedule", "of the job"))),
+            ("fits in memory", "yes" if self.is_feasible else "no"),
+        ]
+
+    def __repr__(self) -> str:
+        time = self.iteration_time_s
+        text = f"Plan({len(self.pipelines)} pipelines of {self.stages} stages"
+        text += f", {time:.4g} s per iteration" if time else ""
+        return text + (", infeasible)" if not self.is_feasible else ")")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws which device has which layers with matplotlib. Returns the axes."""
+        import matplotlib.pyplot as plt
+
+        ax = ax or plt.subplots()[1]
+        names = []
+        for pipeline, color in zip(self.pipelines, _colors(len(self.pipelines))):
+            for stage in pipeline["stages"]:
+                for device in stage["devices"]:
+                    first, end = stage["layers"][0], stage["layers"][1]
+                    ax.barh(len(names), end - first, left=first, color=color, edgecolor="white")
+                    names.append(device)
+        ax.set(xlabel="layers", yticks=range(len(names)), yticklabels=names)
+        ax.invert_yaxis()
+        return ax
+
+
+class Simulation(_Result):
+    """The result of a simulation, schema dtfm-sim."""
+
+    @property
+    def iteration_time_s(self) -> dict[str, float]:
+        """mean, p50, p95, min and max of the completed iterations."""
+        return self._dict["iteration_time_s"]
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self._dict["tokens_per_s"]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What happened: failures, joins, plans made anew."""
+        return self._dict["events"]
+
+    @cached_property
+    def timeline(self) -> dict[str, Any]:
+        """Arrays of equal length, one element per span of the recorded iteration (simulate(timeline=True)):
+        device (index), track (compute, send, receive), kind, micro_batch (-1: several), start_s, end_s."""
+        import numpy as np
+
+        return {name: np.asarray(values) for name, values in self._core.timeline().items()}
+
+    def _rows(self) -> list[tuple[str, str]]:
+        times = self._dict.get("iteration_time_s") or {}
+        rows = [(f"iteration, {name}", f"{value:.4g} s") for name, value in times.items() if value is not None]
+        return [*rows, ("tokens per second", f"{self.tokens_per_s:,.0f}")]
+
+    def __repr__(self) -> str:
+        mean = (self._dict.get("iteration_time_s") or {}).get("mean")
+        return f"Simulation({mean:.4g} s per iteration, {self.tokens_per_s:,.0f} tokens/s)" if mean else "Simulation(no iteration completed)"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the timeline of simulate(timeline=True) with matplotlib. Returns the axes."""
+        import matplotlib.pyplot as plt
+
+        spans = self.timeline
+        if not spans:
+            raise InputError("timeline", "was not recorded; simulate with timeline=True")
+        ax = ax or plt.subplots()[1]
+        kinds = sorted(set(spans["kind"][spans["track"] == "compute"]))
+        for kind, color in zip(kinds, _colors(len(kinds))):
+            chosen = (spans["kind"] == kind) & (spans["track"] == "compute")
+            ax.barh(
+                spans["device"][chosen],
+                (spans["end_s"] - spans["start_s"])[chosen],
+                left=spans["start_s"][chosen],
+                color=color,
+                label=kind,
+            )
+        ax.set(xlabel="s", ylabel="device")
+        ax.invert_yaxis()
+        ax.legend()
+        return ax
+
+
+class Comparison(_Result):
+    """Schemes for one job on one topology, schema dtfm-compare."""
+
+    @property
+    def schemes(self) -> list[dict[str, Any]]:
+        return self._dict["schemes"]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [(it["scheme"], _seconds_per_batch(it)) for it in self.schemes]
+
+    def __repr__(self) -> str:
+        return f"Comparison({len(self.schemes)} schemes)"
+
+
+class Export:
+    """What was exported: folder, files, notes, and what the trainer makes of the plan."""
+
+    def __init__(self, text: str) -> None:
+        self._json = text
+        facts = json.loads(text)
+        self.folder = Path(facts["folder"])
+        self.files: list[str] = facts["files"]
+        self.notes: list[str] = facts["notes"]
+        self.trainer: dict[str, Any] | None = facts.get("trainer")
+
+    def to_json(self) -> str:
+        return self._json
+
+    def to_dict(self) -> dict[str, Any]:
+        return json.loads(self._json)
+
+    def __repr__(self) -> str:
+        return f"Export({str(self.folder)!r}: {', '.join(self.files)})"
+
+
+def _seconds_per_batch(scheme: dict[str, Any]) -> str:
+    runs = scheme.get("runs") or [{}]
+    seconds = runs[0].get("seconds_per_batch")
+    return f"{seconds:.4g} s per batch" if seconds else "no result"
+
+
+def _colors(count: int) -> list[Any]:
+    import matplotlib
+
+    return [matplotlib.colormaps["tab20"](i % 20) for i in range(count)]
