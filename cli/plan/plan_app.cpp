@@ -1,5 +1,7 @@
 #include "cli/plan/plan_app.hpp"
 
+#include <algorithm>
+#include <array>
 #include <string>
 
 #include <fmt/format.h>
@@ -69,23 +71,12 @@ void add_general_options(OptionList& list, PlanOptions& options) {
 }
 
 void reject_options_with_diff(const OptionList& list) {
-  reject_options(list, {"--model",         "--sequence",
-                        "--job",           "--batch",
-                        "--objective",     "--pipeline",
-                        "--data",          "--tensor",
-                        "--score",         "--ranks",
-                        "--warm-start",    "--horizon",
-                        "--scenario",      "--finalists",
-                        "--robust",        "--strategy",
-                        "--seed",          "--evaluations",
-                        "--time-limit",    "--prove",
-                        "--explain",       "--calibration",
-                        "--pareto",        "--advise",
-                        "--report",        "--uniform-pipelines",
-                        "--near-equal",    "--target",
-                        "--link",          "--max-iteration-time",
-                        "--min-throughput"},
-                 "cannot be combined with --diff");
+  constexpr std::array used = {"TOPOLOGY",  "--diff",  "--output", "--format",
+                               "--threads", "--color", "--quiet"};
+  for (const Option& option : list.options)
+    if (option.is_given() &&
+        std::none_of(used.begin(), used.end(), [&](const char* name) { return option.is_called(name); }))
+      throw Error(option.name, "cannot be combined with --diff");
 }
 
 void check_command(const OptionList& list, PlanOptions& options) {

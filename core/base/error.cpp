@@ -5,11 +5,7 @@
 namespace dtfm {
 
 Error::Error(std::string where, const std::string& what)
-    : std::runtime_error(where.empty() ? what : where + ": " + what), where_(std::move(where)) {}
-
-std::string Error::problem() const {
-  return std::string(what()).substr(where_.empty() ? 0 : where_.size() + 2);  // "where: "
-}
+    : std::runtime_error(where.empty() ? what : where + ": " + what), where_(std::move(where)), problem_(what) {}
 
 void report_broken_invariant(const char* condition, const char* file, int line) {
   throw BrokenInvariant(fmt::format("broken invariant `{}` at {}:{}", condition, file, line));

@@ -12,10 +12,10 @@ class Error : public std::runtime_error {
   Error(std::string where, const std::string& what);
   const std::string& where() const { return where_; }
   /// The message without `where`.
-  std::string problem() const;
+  const std::string& problem() const { return problem_; }
 
  private:
-  std::string where_;
+  std::string where_, problem_;
 };
 
 /// An internal error (exit code 1).

@@ -338,6 +338,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
                                        .name = "micro_batch",
                                        .section = SettingSection::training,
                                        .meaning = "samples per micro-batch; must divide `global_batch`",
+                                       .option_help = "samples per micro-batch",
                                        .may_be_auto = true,
                                        .may_be_list = true,
                                        .is_always_written = true,
@@ -347,6 +348,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
                               .name = "precision",
                               .section = SettingSection::training,
                               .meaning = "precision of training",
+                              .option_help = "precision of training",
                               .is_always_written = true,
                               .runs = run_kinds<&TargetTraits::precisions>,
                               .target_rank = 0}),
@@ -489,6 +491,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
                     "slow messages (`warm_up` in plans); zb-greedy (zero bubble) gives each stage its own "
                     "order of forwards, input gradients and weight gradients, made for the plan (`passes` in "
                     "plans). `auto` tries gpipe, 1f1b, interleaved, eager-1f1b and zb-greedy",
+         .option_help = "pipeline schedule",
          .may_be_auto = true,
          .may_be_list = true,
          .is_always_written = true,
@@ -500,6 +503,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
         {.kind = Setting::chunks,
          .name = "chunks",
          .meaning = "virtual stages per device; only with interleaved and interleaved-blocking",
+         .option_help = "virtual stages per device, with an interleaved schedule",
          .open_with = Setting::schedule,
          .min = 2,
          .runs = run_any,
@@ -511,6 +515,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "N: a pipeline finishes all backward passes of N micro-batches before it starts the next N, "
              "so that a device holds the activations of at most N. By default the planner flushes only "
              "where memory requires it",
+         .option_help = "micro-batches between two pipeline flushes",
          .none_is_open = true,
          .runs = run_flushes,
          .target_rank = 5,
@@ -518,6 +523,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
     of<&ExecutionConfig::gradient_sync>({.kind = Setting::gradient_sync,
                                          .name = "gradient_sync",
                                          .meaning = "algorithm of gradient synchronization",
+                                         .option_help = "algorithm of gradient synchronization",
                                          .may_be_auto = true,
                                          .may_be_list = true,
                                          .is_always_written = true,
@@ -538,6 +544,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "has "
              "their shards](../how-it-works.md#failures-with-a-sharded-optimizer). Bytes and memory: "
              "[how it works](../how-it-works.md#sharded-optimizers)",
+         .option_help = "what replicas shard: none, zero1, zero2 or zero3",
          .may_be_auto = true,
          .is_in_plan_summary = true,
          .runs = run_optimizer_shardings,
@@ -547,6 +554,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
         {.kind = Setting::overlap,
          .name = "overlap",
          .meaning = "gradients are synchronized layer by layer during the backward pass",
+         .option_help = "synchronizes gradients during the backward pass",
          .is_always_in_plans = true,
          .runs = run_overlaps}),
     of<&ExecutionConfig::tied_embedding_sync>(
@@ -615,6 +623,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "layers as necessary to host memory until the backward pass. It requires `host_link` for every "
              "GPU; auto does not try it, lists that name it do. "
              "moe_act has no effect without experts, and mlp has none on models given layer by layer",
+         .option_help = "activation recomputation",
          .may_be_auto = true,
          .may_be_list = true,
          .is_always_written = true,

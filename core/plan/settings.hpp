@@ -43,6 +43,7 @@ struct SettingTraits {
   std::string_view name = {};  // key in files
   SettingSection section = SettingSection::parallelism;
   std::string_view meaning = {};          // for docs/files/job.md and, without links, the JSON Schema
+  std::string_view option_help = {};      // of the programs' option for it; empty: there is none
   bool is_required = false;               // in jobs
   bool may_be_auto = false;               // a job may leave it to the planner by `auto`
   bool may_be_list = false;               // or by a list of values

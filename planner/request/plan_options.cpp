@@ -184,6 +184,7 @@ void add_parallelism_options(OptionList& list, PlanOptions& options) {
              [&](const std::string& text) {
                options.expert = parse_count_or_auto("--expert", text, options.expert_auto);
              });
+  add_setting_options(list, options.settings);
   add_flag(list, "--uniform-pipelines",
            "gives all pipelines the same layers and micro-batches, as most trainers require",
            options.uniform_pipelines);

@@ -13,6 +13,7 @@
 #include "core/plan/target_kind.hpp"
 #include "planner/api/plan_request.hpp"
 #include "planner/request/problem_options.hpp"
+#include "planner/request/setting_options.hpp"
 
 namespace dtfm::request {
 
@@ -29,6 +30,7 @@ struct PlanOptions : ProblemInputs {  // without a job: GPT-3 XL, or the job in 
   bool tensor_auto = false;
   std::optional<int> context, expert;  // as tensor
   bool context_auto = false, expert_auto = false;
+  GivenSettings settings;            // that replace those of the job
   std::optional<Target> target;      // of the job, if not given
   bool uniform_pipelines = false;    // also if the job allows heterogeneous ones
   std::vector<TextInput> scenarios;  // the finalists are simulated under each

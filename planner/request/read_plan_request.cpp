@@ -22,6 +22,7 @@ namespace {
 
 /// The changes that options other than --target make to the job.
 void change_job(const PlanOptions& options, Job& job) {
+  job = with_settings(job, options.settings);
   if (options.tensor || options.tensor_auto) {
     job.parallelism.tensor = options.tensor.value_or(1);
     job.automatic[Setting::tensor] = options.tensor_auto;

@@ -88,8 +88,10 @@ void set_options(request::OptionList& list, const Arguments& arguments) {
 std::string in_python_terms(const std::string& message) {
   std::string text;
   for (std::size_t i = 0; i < message.size();) {
-    const bool begins_word = i == 0 || message[i - 1] == ' ' || message[i - 1] == '(' || message[i - 1] == '`';
-    if (!begins_word || message.compare(i, 2, "--") != 0 || i + 2 >= message.size() || !is_word(message[i + 2])) {
+    const bool begins_word =
+        i == 0 || message[i - 1] == ' ' || message[i - 1] == '(' || message[i - 1] == '`';
+    if (!begins_word || message.compare(i, 2, "--") != 0 || i + 2 >= message.size() ||
+        !is_word(message[i + 2])) {
       text += message[i++];
       continue;
     }

@@ -18,8 +18,8 @@ using Arguments = std::vector<std::pair<std::string, std::vector<Argument>>>;
 /// "micro_batch", of the option --micro-batch, or "topology", of the argument TOPOLOGY.
 std::string python_name(const request::Option& option);
 
-/// Calls what sets the options. Throws Error for an unknown name, with a suggestion, and for values of the wrong
-/// kind.
+/// Calls what sets the options. Throws Error for an unknown name, with a suggestion, and for values of the
+/// wrong kind.
 void set_options(request::OptionList& list, const Arguments& arguments);
 
 /// The message with options as they are called in Python: "horizon requires warm_start".

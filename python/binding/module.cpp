@@ -62,7 +62,8 @@ void declare_plan(request::OptionList& list, request::PlanOptions& options) {
   add_simulation_options(list, options);
   add_given_plan_options(list, options);
   add_explain_option(list, options);
-  add_flag(list, "--pareto", "also finds the Pareto front of time, cost and devices", options.keeps_pareto_front);
+  add_flag(list, "--pareto", "also finds the Pareto front of time, cost and devices",
+           options.keeps_pareto_front);
   add_threads_option(list, default_threads(), options.work.threads);
 }
 
@@ -155,7 +156,8 @@ SimulationResult run_simulate(const Arguments& arguments, const std::optional<Pr
     // What refers to this call must not outlive it.
     made.request.work = {};
     if (!made.result.has_layout())
-      throw Error(call.options.scheme.value(), io::format_no_layout(*made.result.chosen, made.request.problem));
+      throw Error(call.options.scheme.value(),
+                  io::format_no_layout(*made.result.chosen, made.request.problem));
     made.is_interrupted = running.is_stopped();
     return made;
   });
@@ -272,7 +274,8 @@ void translate_exceptions(nb::module_& module) {
     } catch (const NotRunnable& error) {
       PyErr_SetObject(infeasible_error.ptr(), nb::str(in_python_terms(error.what()).c_str()).ptr());
     } catch (const Error& error) {
-      const nb::tuple arguments = nb::make_tuple(in_python_terms(error.where()), in_python_terms(error.problem()));
+      const nb::tuple arguments =
+          nb::make_tuple(in_python_terms(error.where()), in_python_terms(error.problem()));
       PyErr_SetObject(input_error.ptr(), arguments.ptr());
     } catch (const WorkStopped&) {
       PyErr_SetNone(PyExc_KeyboardInterrupt);
@@ -319,12 +322,15 @@ void bind_inputs(nb::module_& module) {
       .def_static("default", [] { return request::JobInput("GPT-3 XL", io::default_job()); })
       .def_prop_ro("name", [](const request::JobInput& it) { return it.value->name; })
       .def("json", [](const request::JobInput& it) { return io::format_json(io::job_json(*it.value)); });
-  nb::class_<request::PlanFileInput>(module, "PlanFile").def_static("make", [](std::string text, const std::string& name) {
-    const nb::gil_scoped_release released;
-    return request::PlanFileInput(name, io::make_plan_source({name, std::move(text)}, std::nullopt));
-  });
-  nb::class_<request::TextInput>(module, "Text").def_static(
-      "make", [](std::string text, const std::string& name) { return request::TextInput(name, std::move(text)); });
+  nb::class_<request::PlanFileInput>(module, "PlanFile")
+      .def_static("make", [](std::string text, const std::string& name) {
+        const nb::gil_scoped_release released;
+        return request::PlanFileInput(name, io::make_plan_source({name, std::move(text)}, std::nullopt));
+      });
+  nb::class_<request::TextInput>(module, "Text")
+      .def_static("make", [](std::string text, const std::string& name) {
+        return request::TextInput(name, std::move(text));
+      });
 }
 
 void bind_results(nb::module_& module) {

@@ -1,5 +1,5 @@
-// Runs work of the library in the calling Python thread without the interpreter's lock, and listens meanwhile to
-// Ctrl-C and to what progress callbacks raise.
+// Runs work of the library in the calling Python thread without the interpreter's lock, and listens meanwhile
+// to Ctrl-C and to what progress callbacks raise.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,8 @@ class RunningWork {
   RunningWork(const RunningWork&) = delete;
   RunningWork& operator=(const RunningWork&) = delete;
 
-  /// True once Ctrl-C was pressed or the callback has raised. Only the calling thread asks the interpreter, at
-  /// most every 50 ms. The functions must not outlive this object.
+  /// True once Ctrl-C was pressed or the callback has raised. Only the calling thread asks the interpreter,
+  /// at most every 50 ms. The functions must not outlive this object.
   StopFunction stop() const {
     return [this] { return must_stop(); };
   }

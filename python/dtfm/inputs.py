@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from pathlib import Path
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from dtfm import _core
 from dtfm.errors import InfeasibleError, InputError
 
 _core.set_exceptions(InputError, InfeasibleError)
+
+
+def unicode_text(text: str, where: str) -> str:
+    """`text`. Raises InputError for surrogates, which UTF-8 does not have."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(where, "contains text that is not valid Unicode") from None
+    return text
+
+
+def path_text(path: str | os.PathLike, where: str) -> str:
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise InputError(where, f"expected a path as text; found {type(name).__name__}")
+    return unicode_text(name, where)
 
 
 def plain(value: Any, where: str = "") -> Any:
@@ -23,8 +40,10 @@ def plain(value: Any, where: str = "") -> Any:
 
 
 def _plain(value: Any, where: str, parents: tuple[int, ...]) -> Any:
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return unicode_text(value, where)
     if hasattr(value, "tolist"):  # numpy
         return _plain(value.tolist(), where, parents)
     if isinstance(value, (int, float)):
@@ -32,7 +51,7 @@ def _plain(value: Any, where: str, parents: tuple[int, ...]) -> Any:
             raise InputError(where, f"must be finite; found {value}")
         return value
     if isinstance(value, os.PathLike):
-        return os.fspath(value)
+        return path_text(value, where)
     if not isinstance(value, (Mapping, list, tuple)):
         raise InputError(where, f"expected a number, a text, a list or a dict; found {type(value).__name__}")
     if id(value) in parents:
@@ -44,18 +63,49 @@ def _plain(value: Any, where: str, parents: tuple[int, ...]) -> Any:
         for key in value:
             if not isinstance(key, str):
                 raise InputError(where, f"keys must be texts; found {key!r}")
+            unicode_text(key, where)
         return {key: _plain(item, f"{where}.{key}" if where else key, parents) for key, item in value.items()}
     return [_plain(item, f"{where}[{i}]", parents) for i, item in enumerate(value)]
 
 
 def json_text(value: Mapping, name: str) -> str:
     """A dict as JSON, one value per line, so that line numbers of errors tell values apart."""
-    text = json.dumps(plain(value, name), indent=1, ensure_ascii=False)
+    return json.dumps(plain(value, name), indent=1, ensure_ascii=False)
+
+
+def key_at(text: str, line: int) -> str:
+    """The keys that lead to a line of `json_text`: "devices[0].gpu"; empty for its first line."""
+    path: list[str] = []
+    items: list[int] = []  # elements seen so far, by depth
+    for row in text.splitlines()[:line]:
+        content = row.lstrip(" ")
+        depth = len(row) - len(content)
+        if content[:1] in ("}", "]") or depth == 0:
+            continue
+        del path[depth - 1 :], items[depth:]
+        items += [0] * (depth - len(items))
+        key = re.match(r'"((?:[^"\\]|\\.)*)": ', content)
+        path.append("." + json.loads(f'"{key[1]}"') if key else f"[{items[depth - 1]}]")
+        items[depth - 1] += 1
+    return "".join(path).lstrip(".")
+
+
+@contextmanager
+def located(documents: Mapping[str, str]) -> Iterator[None]:
+    """Names the key of a dict in errors that the library finds at a line of its JSON, which nobody has seen."""
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(name, "contains text that is not valid Unicode") from None
-    return text
+        yield
+    except InputError as error:
+        text = documents.get(error.file or "")
+        if text is None or error.line is None:
+            raise
+        key = key_at(text, error.line)
+        raise InputError(f"{error.file}.{key}" if key else str(error.file), error.problem) from None
+
+
+def versioned(document: Mapping) -> dict:
+    """With the version that a file begins with."""
+    return dict(document) if "version" in document else {"version": 1, **document}
 
 
 def is_document(value: Any) -> bool:
@@ -93,10 +143,10 @@ class Topology:
         if (latency_s is None) != (bandwidth_bps is None):
             raise InputError("", "latency_s and bandwidth_bps must be given together")
         if latency_s is None and isinstance(source, (str, os.PathLike)) and not is_document(source):
-            self._core = _core.Topology.read(os.fspath(source))
+            self._core = _core.Topology.read(path_text(source, "topology"))
             return
         if isinstance(source, Mapping):
-            document = dict(source)
+            document = versioned(source)
             if latency_s is not None:
                 for key in ("links", "measured"):
                     if key in document:
@@ -105,12 +155,12 @@ class Topology:
                 document["links"] = [{"between": ["*", "*"], "latency": "1 s", "bandwidth": "1 bps"}]
             text = json_text(document, "topology")
         elif is_document(source):
-            text = str(source)
+            text = unicode_text(str(source), "topology")
         else:
             raise InputError("topology", "expected a dict with latency_s and bandwidth_bps")
-        self._core = _core.Topology.make(
-            text, "topology", os.fspath(folder), _matrix(latency_s, "latency_s"), _matrix(bandwidth_bps, "bandwidth_bps")
-        )
+        matrices = _matrix(latency_s, "latency_s"), _matrix(bandwidth_bps, "bandwidth_bps")
+        with located({"topology": text} if isinstance(source, Mapping) else {}):
+            self._core = _core.Topology.make(text, "topology", path_text(folder, "folder"), *matrices)
 
     @property
     def name(self) -> str:
@@ -168,7 +218,10 @@ def _matrix(values: Any, name: str) -> Any:
     import numpy as np
 
     try:
-        matrix = np.asarray(values, dtype=np.float64)
+        matrix = np.asarray(values)
+        if matrix.dtype.kind not in "fiub":
+            raise TypeError(f"found {matrix.dtype}")
+        matrix = matrix.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(name, f"expected an array of numbers: {error}") from None
     if matrix.ndim != 2:
@@ -188,11 +241,13 @@ class Job:
 
     def __init__(self, source: str | os.PathLike | Mapping) -> None:
         if isinstance(source, Mapping):
-            self._core = _core.Job.make(json_text(source, "job"), "job")
+            text = json_text(source, "job")
+            with located({"job": text}):
+                self._core = _core.Job.make(text, "job")
         elif is_document(source):
-            self._core = _core.Job.make(str(source), "job")
+            self._core = _core.Job.make(unicode_text(str(source), "job"), "job")
         elif isinstance(source, (str, os.PathLike)):
-            self._core = _core.Job.read(os.fspath(source))
+            self._core = _core.Job.read(path_text(source, "job"))
         else:
             raise InputError("job", f"expected a path, a text or a dict; found {type(source).__name__}")
 
@@ -219,14 +274,15 @@ class Scenario:
     """
 
     def __init__(self, source: str | os.PathLike | Mapping) -> None:
-        self.source = source
         self.path: str | None = None
+        self._text = ""  # of a dict
         if isinstance(source, Mapping):
-            self._core = _core.Text.make(json_text(source, "scenario"), "scenario")
+            self._text = json_text(versioned(source), "scenario")
+            self._core = _core.Text.make(self._text, "scenario")
         elif is_document(source):
-            self._core = _core.Text.make(str(source), "scenario")
+            self._core = _core.Text.make(unicode_text(str(source), "scenario"), "scenario")
         elif isinstance(source, (str, os.PathLike)):
-            self.path = os.fspath(source)
+            self.path = path_text(source, "scenario")
         else:
             raise InputError("scenario", f"expected a path, a text or a dict; found {type(source).__name__}")
 
@@ -241,8 +297,3 @@ def model_text(config: Any) -> str | None:
     if hasattr(config, "to_json_string"):
         return config.to_json_string(use_diff=False)
     return None
-
-
-def read_if_path(source: Any) -> str:
-    """Text as it is, or that of the file called `source`."""
-    return source if is_document(source) else Path(source).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 
 from dtfm import _core
 from dtfm.errors import InputError
-from dtfm.inputs import Job, Scenario, Topology, is_document, json_text, model_text, plain
+from dtfm.inputs import Job, Scenario, Topology, is_document, json_text, located, model_text, path_text, plain, unicode_text
 from dtfm.progress import shown
 from dtfm.results import Comparison, Export, Plan, Simulation
 
@@ -44,9 +44,12 @@ def _plan(value: Any) -> Any:
     return (value if isinstance(value, Plan) else Plan(value))._file
 
 
-def _text(name: str, value: Any) -> Any:
+def _text(name: str, value: Any, documents: dict[str, str]) -> Any:
     """A document whose meaning depends on other arguments: a scenario, a model, a calibration, …"""
+    if name == "scenario" and not isinstance(value, (str, os.PathLike)):
+        value = value if isinstance(value, Scenario) else Scenario(value)
     if isinstance(value, Scenario):
+        documents["scenario"] = value._text
         return value.path or value._core
     if isinstance(value, Plan):
         return _core.Text.make(value.to_json(), "plan")
@@ -54,29 +57,32 @@ def _text(name: str, value: Any) -> Any:
     if config is not None:
         return _core.Text.make(config, "model")
     if isinstance(value, Mapping):
-        return _core.Text.make(json_text(value, name), name)
+        documents[name] = json_text(value, name)
+        return _core.Text.make(documents[name], name)
     if is_document(value):
-        return _core.Text.make(value, name)
+        return _core.Text.make(unicode_text(value, name), name)
     if isinstance(value, (str, os.PathLike)):
-        return os.fspath(value)
+        return path_text(value, name)
     raise InputError(name, f"expected a path, a text or a dict; found {type(value).__name__}")
 
 
-def _values(row: dict[str, Any], value: Any) -> list[Any]:
+def _values(row: dict[str, Any], value: Any, documents: dict[str, str]) -> list[Any]:
     """What the library gets for one argument."""
     name, kind = row["name"], row["input"]
     if kind == _NONE:
         if row["may_repeat"] and isinstance(value, (list, tuple)):
             return [_word(name, item) for item in value]
         return [_word(name, value)]
-    convert = {_TOPOLOGY: _topology, _JOB: _job, _PLAN: _plan}.get(kind, lambda item: _text(name, item))
+    convert = {_TOPOLOGY: _topology, _JOB: _job, _PLAN: _plan}.get(kind, lambda item: _text(name, item, documents))
     many = row["may_repeat"] and isinstance(value, (list, tuple))
     return [convert(item) for item in (value if many else [value])]
 
 
-def _arguments(function: str, given: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
+def _arguments(function: str, given: Mapping[str, Any]) -> tuple[list[tuple[str, list[Any]]], dict[str, str]]:
+    """The arguments for the library, and the texts of dicts among them, by name."""
     rows = {row["name"]: row for row in _core.options[function]}
-    arguments = []
+    arguments: list[tuple[str, list[Any]]] = []
+    documents: dict[str, str] = {}
     for name, value in given.items():
         row = rows.get(name)
         if value is None:
@@ -89,8 +95,8 @@ def _arguments(function: str, given: Mapping[str, Any]) -> list[tuple[str, list[
             if value:
                 arguments.append((name, []))
         else:
-            arguments.append((name, _values(row, value)))
-    return arguments
+            arguments.append((name, _values(row, value, documents)))
+    return arguments, documents
 
 
 def _describe(function: Callable, key: str, positional: tuple[str, ...], hidden: tuple[str, ...] = ()) -> Callable:
@@ -117,10 +123,10 @@ def _describe(function: Callable, key: str, positional: tuple[str, ...], hidden:
     return function
 
 
-def _run_plan(options: Mapping[str, Any], progress: Any) -> Plan:
-    arguments = _arguments("plan", options)
-    with shown(progress) as callback:
-        return Plan._of(_core.plan(arguments, callback))
+def _run(key: str, given: Mapping[str, Any], progress: Any) -> Any:
+    arguments, documents = _arguments(key, given)
+    with located(documents), shown(progress) as callback:
+        return getattr(_core, key)(arguments, callback)
 
 
 def plan(topology: Any, *, progress: Any = None, **options: Any) -> Plan:
@@ -139,25 +145,29 @@ def plan(topology: Any, *, progress: Any = None, **options: Any) -> Plan:
     """
     if options.get("score") is not None:
         raise InputError("score", "is a function: dtfm.score(topology, plan)")
-    return _run_plan({"topology": topology, **options}, progress)
+    return Plan._of(_run("plan", {"topology": topology, **options}, progress))
 
 
 def score(topology: Any, plan: Any, *, progress: Any = None, **options: Any) -> Plan:
     """Checks, estimates and simulates a plan from anywhere, as dtfm-plan --score does. Takes no time to search."""
-    return _run_plan({"topology": topology, "score": plan, **options}, progress)
+    return Plan._of(_run("plan", {"topology": topology, "score": plan, **options}, progress))
 
 
 def replan(topology: Any, running: Any, *, progress: Any = None, **options: Any) -> Plan:
     """Plans anew from a running plan on the devices of today, and counts the cost of migration, as
     dtfm-plan --warm-start does.
 
-    The job is that of the running plan, unless `job` is given. `to_dict()["warm_start"]` tells what must be
-    migrated, and when that pays off.
+    Unless `job` is given, it is that of the running plan, with its settings, such as the schedule, and any number
+    of stages and replicas; `schedule="auto"` lets the planner choose again. `to_dict()["warm_start"]` tells what
+    must be migrated, and when that pays off.
     """
     given = running if isinstance(running, Plan) else Plan(running)
-    if options.get("job") is None and options.get("model") is None and "job" in given.to_dict():
-        options = {**options, "job": given.to_dict()["job"]}
-    return _run_plan({"topology": topology, "warm_start": given, **options}, progress)
+    job = given.to_dict().get("job")
+    if options.get("job") is None and options.get("model") is None and isinstance(job, dict):
+        for key in ("pipeline", "data"):
+            job.get("parallelism", {}).pop(key, None)
+        options = {**options, "job": job}
+    return Plan._of(_run("plan", {"topology": topology, "warm_start": given, **options}, progress))
 
 
 def simulate(topology: Any, plan: Any = None, *, progress: Any = None, **options: Any) -> Simulation:
@@ -169,15 +179,12 @@ def simulate(topology: Any, plan: Any = None, *, progress: Any = None, **options
         >>> run = dtfm.simulate("worldwide.yaml", plan, scenario={"version": 1, "compute_jitter": {"cv": 0.1}})
         >>> run.iteration_time_s["p95"]
     """
-    arguments = _arguments("simulate", {"topology": topology, "plan": plan, **options})
-    with shown(progress) as callback:
-        return Simulation(_core.simulate(arguments, callback))
+    return Simulation(_run("simulate", {"topology": topology, "plan": plan, **options}, progress))
 
 
 def compare(topology: Any, *, progress: Any = None, **options: Any) -> Comparison:
     """Plans and simulates a job with every scheme on the same devices, as dtfm-compare does."""
-    with shown(progress) as callback:
-        return Comparison(_core.compare(_arguments("compare", {"topology": topology, **options}), callback))
+    return Comparison(_run("compare", {"topology": topology, **options}, progress))
 
 
 def export(plan: Any, to: Any, folder: str | os.PathLike, **options: Any) -> Export:
@@ -191,7 +198,9 @@ def export(plan: Any, to: Any, folder: str | os.PathLike, **options: Any) -> Exp
         >>> dtfm.export(plan, to=["pytorch", "torchrun"], folder="exported")
     """
     given = {"plan": plan, "to": to, "folder": folder, **options}
-    return Export(_core.export(_arguments("export", given)))
+    arguments, documents = _arguments("export", given)
+    with located(documents):
+        return Export(_core.export(arguments))
 
 
 _describe(plan, "plan", ("topology",), hidden=("score", "ranks", "advise"))

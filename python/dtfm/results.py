@@ -12,7 +12,7 @@ from typing import Any
 
 from dtfm import _core
 from dtfm.errors import InputError
-from dtfm.inputs import is_document, json_text
+from dtfm.inputs import is_document, json_text, path_text, unicode_text
 
 
 class _Result:
@@ -85,9 +85,9 @@ class Plan(_Result):
         if isinstance(source, Mapping):
             text, name = json_text(source, "plan"), "plan"
         elif is_document(source):
-            text, name = str(source), "plan"
+            text, name = unicode_text(str(source), "plan"), "plan"
         elif isinstance(source, (str, os.PathLike)):
-            name = os.fspath(source)
+            name = path_text(source, "plan")
             try:
                 text = Path(name).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError, ValueError) as error:

@@ -460,8 +460,9 @@ PlacedExecution parse_execution(const YamlDocument& document, const Job& job) {
 }
 
 void replace_model(const std::string& model, std::optional<int> sequence, Job& job) {
+  std::error_code is_preset;
   set_model(read_named_model(model, sequence, bytes_per_element(job.training)),
-            std::filesystem::exists(model) ? job_name(model) : model, job);
+            std::filesystem::exists(model, is_preset) ? job_name(model) : model, job);
 }
 
 void replace_model(const NamedFile& config, std::optional<int> sequence, Job& job) {

@@ -68,16 +68,19 @@ Transport read_transport(const YamlValue& value) {
 }
 
 /// Throws Error unless all elements besides the diagonal are finite and at least 0, or above it.
-void check_matrix(const Eigen::MatrixXd& matrix, const Topology& topology, const char* name, bool may_be_zero) {
+void check_matrix(const Eigen::MatrixXd& matrix, const Topology& topology, const char* name,
+                  bool may_be_zero) {
   if (matrix.rows() != topology.size() || matrix.cols() != topology.size())
-    throw Error(name, fmt::format("expected {0} × {0} numbers, a row and a column per device; found {1} × {2}",
-                                  topology.size(), matrix.rows(), matrix.cols()));
+    throw Error(name,
+                fmt::format("expected {0} × {0} numbers, a row and a column per device; found {1} × {2}",
+                            topology.size(), matrix.rows(), matrix.cols()));
   for (Eigen::Index to = 0; to < matrix.cols(); ++to)
     for (Eigen::Index from = 0; from < matrix.rows(); ++from) {
       const double value = matrix(from, to);
       if (from == to || (std::isfinite(value) && (may_be_zero ? value >= 0 : value > 0))) continue;
-      throw Error(fmt::format("{}[{}, {}]", name, from, to),
-                  fmt::format("must be finite and {} zero; found {}", may_be_zero ? "at least" : "above", value));
+      throw Error(
+          fmt::format("{}[{}, {}]", name, from, to),
+          fmt::format("must be finite and {} zero; found {}", may_be_zero ? "at least" : "above", value));
     }
 }
 

@@ -21,9 +21,9 @@ Topology read_topology(const std::filesystem::path& path);
 /// The same for a text. `file` is used in messages; paths of matrix files are relative to `folder`.
 Topology parse_topology(std::string text, const std::string& file, const std::filesystem::path& folder);
 
-/// Replaces the links by measured ones (row = sender): one-way latencies in s, bandwidths in bit/s. Diagonals are
-/// ignored. Throws Error "latency_s[0, 3]: …" unless both have a row and a column per device, latencies are at
-/// least 0 and bandwidths above 0, and all are finite.
+/// Replaces the links by measured ones (row = sender): one-way latencies in s, bandwidths in bit/s. Diagonals
+/// are ignored. Throws Error "latency_s[0, 3]: …" unless both have a row and a column per device, latencies
+/// are at least 0 and bandwidths above 0, and all are finite.
 void set_measured_links(Topology& topology, Eigen::MatrixXd latency_s, Eigen::MatrixXd bandwidth_bps);
 
 }  // namespace dtfm::io

@@ -13,7 +13,9 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t max_compared_length = 64, max_quoted_length = 60, max_listed = 12;
+constexpr std::size_t max_compared_length = 64, max_quoted_length = 60;
+constexpr std::size_t max_listed =
+    100;  // more than keys and options have; only devices and sites may be more
 
 char lower(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -1,0 +1,3 @@
+from dtfm.programs import plan
+
+plan()

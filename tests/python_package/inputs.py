@@ -1,0 +1,163 @@
+"""Topologies, jobs and scenarios from dicts, texts and arrays, and what is said about bad ones."""
+
+import datetime
+import json
+import pickle
+import unittest
+from pathlib import Path
+
+import dtfm
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+DEVICES = {"devices": [{"site": "a", "count": 2, "gpu": "T4"}, {"site": "b", "count": 1, "gpu": "T4"}]}
+LATENCY = np.array([[9.0, 0.001, 0.02], [0.001, 9.0, 0.03], [0.02, 0.03, 9.0]])
+BANDWIDTH = np.array([[9.0, 1e10, 1e9], [1e10, 9.0, 2e9], [1e9, 2e9, 9.0]])
+
+
+class TestTopology(unittest.TestCase):
+    def test_arrays(self):
+        topology = dtfm.Topology(DEVICES, latency_s=LATENCY, bandwidth_bps=BANDWIDTH.tolist())
+        off = ~np.eye(3, dtype=bool)
+        np.testing.assert_array_equal(topology.latency_s[off], LATENCY[off])
+        np.testing.assert_array_equal(topology.bandwidth_bps[off], BANDWIDTH[off])
+        self.assertEqual(topology.latency_s[0, 0], 0)
+        self.assertEqual(len(topology), 3)
+        self.assertEqual([it["site"] for it in topology.devices], ["a", "a", "b"])
+        self.assertEqual(topology.devices[0]["memory_bytes"], 16e9)
+        self.assertEqual(repr(topology), "Topology('topology': 3 devices in 2 sites)")
+
+    def test_asymmetric_arrays_are_not_transposed(self):
+        latency = LATENCY.copy()
+        latency[0, 2] = 0.5
+        topology = dtfm.Topology(DEVICES, latency_s=latency, bandwidth_bps=BANDWIDTH)
+        self.assertEqual((topology.latency_s[0, 2], topology.latency_s[2, 0]), (0.5, 0.02))
+
+    def test_text_and_file(self):
+        path = ROOT / "topologies" / "universities.yaml"
+        text = path.read_text(encoding="utf-8")
+        self.assertEqual(dtfm.Topology(text).fingerprint, dtfm.Topology(path).fingerprint)
+
+    def test_bad_arrays(self):
+        for latency, message in [
+            (LATENCY[:2], "latency_s: expected 3 × 3 numbers, a row and a column per device; found 2 × 3"),
+            (LATENCY[0], r"latency_s: expected an array of shape \(devices, devices\); found shape \(3,\)"),
+            ([["x"]], "latency_s: expected an array of numbers: "),
+            (np.where(LATENCY == 0.02, np.nan, LATENCY), r"latency_s\[2, 0\]: must be finite and at least zero; found nan"),
+            (-LATENCY, r"latency_s\[1, 0\]: must be finite and at least zero; found -0.001"),
+            (LATENCY * 1j, "latency_s: "),
+        ]:
+            with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
+                dtfm.Topology(DEVICES, latency_s=latency, bandwidth_bps=BANDWIDTH)
+        with self.assertRaisesRegex(dtfm.InputError, r"bandwidth_bps\[1, 0\]: must be finite and above zero; found 0"):
+            dtfm.Topology(DEVICES, latency_s=LATENCY, bandwidth_bps=BANDWIDTH * 0)
+        with self.assertRaisesRegex(dtfm.InputError, "must be given together"):
+            dtfm.Topology(DEVICES, latency_s=LATENCY)
+
+    def test_errors_name_the_key_of_a_dict(self):
+        bad = {"devices": [{"site": "a", "count": 2, "gpu": "T4"}, {"site": "b", "gpu": "T5"}], "links": []}
+        with self.assertRaises(dtfm.InputError) as caught:
+            dtfm.Topology(bad)
+        self.assertEqual(caught.exception.where, "topology.devices[1].gpu")
+        self.assertIn("did you mean", str(caught.exception))
+
+    def test_errors_name_the_line_of_a_text(self):
+        with self.assertRaises(dtfm.InputError) as caught:
+            dtfm.Topology("version: 1\ndevices:\n- {site: a, count: 2, gpu: T5}\nlinks: []\n")
+        error = pickle.loads(pickle.dumps(caught.exception))
+        self.assertEqual((error.file, error.line), ("topology", 3))
+        self.assertIsInstance(error, ValueError)
+
+    def test_values_that_json_lacks(self):
+        loop = {}
+        loop["devices"] = [loop]
+        for document, message in [
+            ({"devices": float("nan")}, "topology.devices: must be finite"),
+            ({"devices": [{"count": {1, 2}}]}, r"topology.devices\[0\].count: expected .* found set"),
+            ({1: 2}, "topology: keys must be texts"),
+            (loop, r"topology.devices\[0\].devices: contains itself"),
+            ({"name": "\ud800"}, "topology: contains text that is not valid Unicode"),
+        ]:
+            with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
+                dtfm.Topology(document)
+        with self.assertRaisesRegex(dtfm.InputError, "missing.yaml"):
+            dtfm.Topology("missing.yaml")
+
+
+class Config:
+    """As transformers' configurations."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def to_json_string(self, use_diff=True):
+        assert not use_diff
+        return json.dumps(self.values)
+
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "vocab_size": 1000,
+}
+
+
+class TestJob(unittest.TestCase):
+    def test_round_trip(self):
+        job = dtfm.Job(ROOT / "configs" / "gpt3-xl.yaml")
+        self.assertEqual(dtfm.Job(job.to_dict()).to_json(), job.to_json())
+
+    def test_errors_name_the_key_of_a_dict(self):
+        document = dtfm.Job(ROOT / "configs" / "gpt3-xl.yaml").to_dict()
+        document["parallelism"]["schedule"] = "gpip"
+        with self.assertRaises(dtfm.InputError) as caught:
+            dtfm.Job(document)
+        self.assertEqual(caught.exception.where, "job.parallelism.schedule")
+
+    def test_model_of_a_hugging_face_config(self):
+        topology = dtfm.Topology(DEVICES, latency_s=LATENCY, bandwidth_bps=BANDWIDTH)
+        plans = [dtfm.plan(topology, model=it, sequence=128, batch=8, evaluations=50) for it in (LLAMA, Config(LLAMA))]
+        self.assertEqual(plans[0].to_json(), plans[1].to_json())
+        self.assertEqual(plans[0].to_dict()["job"]["model"]["layers"], 4)
+        with self.assertRaisesRegex(dtfm.InputError, "model: .*hidden_siz"):
+            dtfm.plan(topology, model={**LLAMA, "hidden_siz": 3})
+
+
+class TestArguments(unittest.TestCase):
+    path = ROOT / "topologies" / "universities.yaml"
+
+    def check(self, message, **options):
+        with self.subTest(message), self.assertRaises(dtfm.InputError) as caught:
+            dtfm.plan(self.path, **options)
+        self.assertEqual(str(caught.exception), message)
+
+    def test_bad_arguments(self):
+        self.check("unknown argument `evalations`; did you mean `evaluations`?", evalations=5)
+        self.check("horizon: requires warm_start", horizon=datetime.timedelta(hours=2))
+        self.check("pipeline: expected a whole number from 1 to 1000000; found `0`", pipeline=0)
+        self.check("pipeline: expected a whole number from 1 to 1000000; found `1.5`", pipeline=1.5)
+        self.check("prove: expected True or False; found 'yes'", prove="yes")
+        self.check("seed: must be finite; found nan", seed=float("nan"))
+        self.check("seed: expected a text or a number; found a dict", seed={})
+        self.check("schedule: unknown `gpip`; did you mean `gpipe`?", schedule="gpip")
+        self.check("score: is a function: dtfm.score(topology, plan)", score="plan.json")
+
+    def test_scenario(self):
+        with self.assertRaises(dtfm.InputError) as caught:
+            dtfm.plan(self.path, scenario={"events": [{"at": "5 s", "fail": "nowhere"}]}, evaluations=10)
+        self.assertTrue(caught.exception.where.startswith("scenario.events[0]"), caught.exception.where)
+
+    def test_signature_and_documentation(self):
+        import inspect
+
+        parameters = inspect.signature(dtfm.plan).parameters
+        for name in ("topology", "job", "schedule", "micro_batch", "evaluations", "progress", "threads"):
+            self.assertIn(name, parameters)
+        self.assertIn("micro_batch (N|auto): samples per micro-batch", dtfm.plan.__doc__)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+"""The package gives the same bytes as the programs, on every shipped topology."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import dtfm
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(os.environ["DTFM_PROGRAMS"])
+TOPOLOGIES = sorted((ROOT / "topologies").glob("*.yaml"))
+EVALUATIONS = 300
+
+
+def run(program: str, *arguments: object) -> str:
+    """What a program writes with -o; it may end with status 3, because no plan is feasible."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "output.json"
+        command = [PROGRAMS / program, *arguments, "-o", file, "--quiet"]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        assert done.returncode in (0, 3), done.stderr
+        return file.read_text(encoding="utf-8")
+
+
+class TestParity(unittest.TestCase):
+    def test_plan_score_and_simulation(self):
+        for path in TOPOLOGIES:
+            with self.subTest(path.stem), tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "plan.json"
+                file.write_text(run("dtfm-plan", path, "--evaluations", EVALUATIONS, "--seed", 1), encoding="utf-8")
+                topology = dtfm.Topology(path)
+                plan = dtfm.plan(topology, evaluations=EVALUATIONS, seed=1, threads=2)
+                self.assertEqual(plan.to_json(), file.read_text(encoding="utf-8"))
+                self.assertEqual(dtfm.score(topology, file).to_json(), run("dtfm-plan", path, "--score", file))
+                self.assertEqual(dtfm.simulate(topology, plan).to_json(), run("dtfm-sim", path, file))
+
+    def test_options_and_documents(self):
+        path = ROOT / "topologies" / "universities.yaml"
+        job = ROOT / "configs" / "llama-3-8b.yaml"
+        options = ["--job", job, "--schedule", "1f1b,gpipe", "--recompute", "full", "--evaluations", EVALUATIONS]
+        self.assertEqual(
+            dtfm.plan(path, job=job, schedule=["1f1b", "gpipe"], recompute="full", evaluations=EVALUATIONS).to_json(),
+            run("dtfm-plan", path, *options),
+        )
+
+    def test_documents_as_dicts(self):
+        document = {
+            "version": 1,
+            "name": "topology",
+            "devices": [{"site": "a", "count": 4, "gpu": "T4"}, {"site": "b", "count": 4, "gpu": "T4"}],
+            "links": [
+                {"within": "*", "latency": "1 ms", "bandwidth": "10 Gbps"},
+                {"between": ["a", "b"], "latency": "30 ms", "bandwidth": "1 Gbps"},
+            ],
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "topology.json"  # JSON is YAML
+            file.write_text(dtfm.inputs.json_text(document, "topology"), encoding="utf-8")
+            expected = run("dtfm-plan", file, "--evaluations", EVALUATIONS)
+        self.assertEqual(dtfm.plan(document, evaluations=EVALUATIONS).to_json(), expected)
+
+    def test_comparison(self):
+        for name in ("three-clouds", "universities"):
+            path = ROOT / "topologies" / f"{name}.yaml"
+            schemes = ["megatron", "zero3"]
+            words = [word for scheme in schemes for word in ("--scheme", scheme)]
+            self.assertEqual(dtfm.compare(path, scheme=schemes).to_json(), run("dtfm-compare", path, *words))
+
+    def test_export(self):
+        plan = dtfm.plan(ROOT / "topologies" / "three-clouds.yaml", evaluations=EVALUATIONS, target="pytorch")
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "plan.json").write_text(plan.to_json(), encoding="utf-8")
+            exported = dtfm.export(plan, to=["pytorch", "torchrun"], folder=Path(folder) / "a")
+            command = [PROGRAMS / "dtfm-export", f"{folder}/plan.json", "--to", "pytorch,torchrun", "-o", f"{folder}/b"]
+            subprocess.run(command, check=True, capture_output=True)
+            for name in exported.files:
+                a, b = (Path(folder, it, name).read_bytes() for it in "ab")
+                self.assertEqual(a, b, name)
+
+
+if __name__ == "__main__":
+    unittest.main()

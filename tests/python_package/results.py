@@ -1,0 +1,80 @@
+"""What results contain, how they look, and planning anew after a failure."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import dtfm
+
+ROOT = Path(__file__).parents[2]
+TOPOLOGY = dtfm.Topology(ROOT / "topologies" / "three-clouds.yaml")
+PLAN = dtfm.plan(TOPOLOGY, evaluations=300, seed=1)
+
+
+class TestResults(unittest.TestCase):
+    def test_plan(self):
+        self.assertEqual(PLAN.iteration_time_s, PLAN.to_dict()["estimate"]["iteration_time_s"])
+        self.assertEqual(len(PLAN.pipelines[0]["stages"]), PLAN.stages)
+        self.assertTrue(PLAN.is_feasible and not PLAN.is_interrupted)
+        self.assertIn(f"{PLAN.iteration_time_s:.4g} s", PLAN._repr_html_())
+        self.assertRegex(repr(PLAN), r"Plan\(\d+ pipelines of \d+ stages, [0-9.]+ s per iteration\)")
+
+    def test_a_saved_plan_is_the_same(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "plan.json"
+            PLAN.save(file)
+            self.assertEqual(dtfm.Plan(file).to_json(), PLAN.to_json())
+            self.assertEqual([it.name for it in Path(folder).iterdir()], ["plan.json"])
+            for source in (file, PLAN.to_json(), PLAN.to_dict(), PLAN):
+                self.assertEqual(dtfm.simulate(TOPOLOGY, source).to_json(), dtfm.simulate(TOPOLOGY, PLAN).to_json())
+
+    def test_simulation_and_timeline(self):
+        run = dtfm.simulate(TOPOLOGY, PLAN, timeline=True)
+        spans = run.timeline
+        self.assertGreater(len(spans["start_s"]), 0)
+        self.assertTrue((spans["end_s"] >= spans["start_s"]).all())
+        self.assertEqual({len(it) for it in spans.values()}, {len(spans["kind"])})
+        self.assertIn("forward", set(spans["kind"]))
+        self.assertEqual(len(dtfm.simulate(TOPOLOGY, PLAN).timeline), 0)
+
+    def test_scenario_of_a_dict(self):
+        slow = dtfm.simulate(TOPOLOGY, PLAN, scenario={"compute_jitter": {"kind": "lognormal", "cv": 0.2}}, iterations=5)
+        self.assertGreater(slow.iteration_time_s["max"], slow.iteration_time_s["min"])
+
+    def test_plan_without_a_failed_device(self):
+        document = {
+            "devices": [{"site": "a", "count": 4, "gpu": "T4"}],
+            "links": [{"within": "*", "latency": "1 ms", "bandwidth": "10 Gbps"}],
+        }
+        running = dtfm.plan(document, evaluations=100, pipeline=4, data=1)
+        document["devices"][0]["count"] = 3
+        plan = dtfm.replan(document, running, evaluations=100, horizon="1h")
+        self.assertEqual(plan.to_dict()["warm_start"]["cannot_keep_reason"], "1 of its 4 devices is gone")
+        self.assertNotIn("a/3", {it for p in plan.pipelines for s in p["stages"] for it in s["devices"]})
+
+    def test_infeasible(self):
+        plan = dtfm.plan(TOPOLOGY, model="gpt3-175b", batch=64, evaluations=50)
+        self.assertFalse(plan.is_feasible)
+        self.assertIn("infeasible", repr(plan))
+        self.assertTrue(plan.notes)
+
+    def test_pareto_front(self):
+        plan = dtfm.plan(TOPOLOGY, pareto=True, evaluations=50)
+        self.assertTrue(plan.pareto_front["points"])
+        self.assertIsNone(PLAN.pareto_front)
+
+    def test_comparison(self):
+        comparison = dtfm.compare(TOPOLOGY, scheme=["megatron"])
+        self.assertEqual([it["scheme"] for it in comparison.schemes], ["megatron"])
+        self.assertIn("megatron", comparison._repr_html_())
+
+    def test_export_to_a_used_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "notes.txt").write_text("mine", encoding="utf-8")
+            with self.assertRaisesRegex(dtfm.InputError, "notes.txt"):
+                dtfm.export(PLAN, to="pytorch", folder=folder)
+            self.assertIn("README.md", dtfm.export(PLAN, to="pytorch", folder=folder, force=True).files)
+
+
+if __name__ == "__main__":
+    unittest.main()
