@@ -47,9 +47,10 @@ TEST_CASE("every NVIDIA GPU of the catalogue has a unique driver name") {
   for (const Gpu& gpu : gpus) {
     CAPTURE(gpu.name);
     const std::string& name = gpu.name;
-    REQUIRE(gpu.driver.empty() == (name.starts_with("MI") || name.starts_with("TPU") ||
-                                   name.starts_with("Gaudi") || name.starts_with("Trainium")));
-    if (!gpu.driver.empty()) CHECK(find_in_catalogue(gpus, gpu.driver, gpu.memory).name == gpu.name);
+    REQUIRE(gpu.drivers.empty() == (name.starts_with("MI") || name.starts_with("TPU") ||
+                                    name.starts_with("Gaudi") || name.starts_with("Trainium")));
+    for (const std::string& driver : gpu.drivers)
+      CHECK(find_in_catalogue(gpus, driver, gpu.memory).name == gpu.name);
   }
 }
 

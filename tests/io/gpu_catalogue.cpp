@@ -110,6 +110,10 @@ TEST_CASE("peaks do not fall with fewer bits and bandwidths match existing memor
       CHECK((bytes_per_s == 16e9 || bytes_per_s == 32e9 || bytes_per_s == 64e9 || bytes_per_s == 450e9));
       if (gpu.interconnect) CHECK(bytes_per_s <= gpu.interconnect->value() / bits_per_byte);
     }
+    if (gpu.nvlink) {  // NVLink 3 of GA10x, NVLink 2 to 4, NVLink 5
+      const double bytes_per_s = gpu.nvlink->value() / bits_per_byte;
+      CHECK((bytes_per_s == 14.0625e9 || bytes_per_s == 25e9 || bytes_per_s == 50e9));
+    }
     if (gpu.price) CHECK(gpu.price->value() < 20);
   }
 }
@@ -138,7 +142,7 @@ TEST_CASE("a GPU has the values of its row") {
       "version: 1\ngpus:\n"
       "  - {name: A, memory: 1 GB, peak: 4 TFLOP/s, peak_tf32: 2 TFLOP/s, peak_fp32: 1 TFLOP/s,\n"
       "     peak_fp8: 8 TFLOP/s, peak_fp4: 16 TFLOP/s, memory_bandwidth: 9 GB/s, interconnect: 5 GB/s,\n"
-      "     host_link: 3 GB/s, price: 2 USD/h, driver: Board A}\n",
+      "     host_link: 3 GB/s, nvlink: 1 GB/s, price: 2 USD/h, driver: Board A}\n",
       "g.yaml")[0];
   CHECK(gpu.peak->value() == 4e12);
   CHECK(gpu.peak_tf32->value() == 2e12);
@@ -149,7 +153,8 @@ TEST_CASE("a GPU has the values of its row") {
   CHECK(gpu.interconnect->value() == 40e9);
   CHECK(gpu.host_link->value() == 24e9);
   CHECK(gpu.price->value() == 2);
-  CHECK(gpu.driver == "Board A");
+  CHECK(gpu.nvlink->value() == 8e9);
+  CHECK(gpu.drivers == std::vector<std::string>{"Board A"});
 }
 
 // Ampere and later have TF32, and so has CDNA 3; Kepler to Turing have neither TF32 nor bf16. Without
@@ -187,4 +192,40 @@ TEST_CASE("an invalid catalogue is rejected") {
         "TFLOP/s, PFLOP/s) such as `125 TFLOP/s`; found `125`");
   CHECK(error_text("version: 1\ngpus: [{name: A}]\n") == "g.yaml:2:8: missing key `memory`");
   CHECK(error_text("version: 1\n") == "g.yaml:1:1: missing key `gpus`");
+}
+
+TEST_CASE("a GPU is found by any of its driver's names, of old and new drivers and of Slurm") {
+  const auto gpus = built_in_gpus();
+  const auto find = [&](const char* name) {
+    const Gpu* gpu = find_gpu_by_driver_name(gpus, name);
+    return gpu ? gpu->name : "none";
+  };
+  CHECK(find("NVIDIA H100 80GB HBM3") == "H100");
+  CHECK(find("nvidia_h100_80gb_hbm3") == "H100");
+  CHECK(find("A100-SXM4-40GB") == "A100-40GB");
+  CHECK(find("GeForce RTX 3090") == "RTX-3090");
+  CHECK(find("NVIDIA Tesla T4") == "T4");
+  CHECK(find("Tesla V100-SXM3-32GB") == "V100-32GB");
+  CHECK(find("NVIDIA GH200 120GB") == "GH200");
+  CHECK(find("NVIDIA A100-PCIE-40GB") == "none");
+  CHECK(find("NVIDIA") == "none");
+  CHECK(find("") == "none");
+  CHECK(find_gpu_by_similar_name(gpus, "rtx_3090")->name == "RTX-3090");
+  CHECK(find_gpu_by_similar_name(gpus, "a100") == nullptr);
+  CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, driver: []}]\n") ==
+        "g.yaml:2:40: `driver`: expected a name; found none");
+}
+
+TEST_CASE("the NVLinks of a GPU follow from its rates") {
+  const auto gpus = built_in_gpus();
+  const auto links = [&](const char* name) {
+    return built_in_nvlinks(*find_gpu_by_similar_name(gpus, name)).value_or(0);
+  };
+  CHECK(links("V100-16GB") == 6);
+  CHECK(links("A100-80GB") == 12);
+  CHECK(links("H800") == 8);
+  CHECK(links("H200") == 18);
+  CHECK(links("B200") == 18);
+  for (const char* name : {"RTX-3090", "A40", "RTX-2080Ti", "H100-NVL", "T4", "MI300X"})
+    CHECK(links(name) == 0);
 }
