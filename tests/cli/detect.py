@@ -162,6 +162,11 @@ def machines():
                      ['gpus_per_host: 2, gpu: "RTX-3090"}', "{within: host, latency: 3.4 us, bandwidth: 56.25 GB/s}"]),
         "l40s": ({"gpus.csv": gpus("NVIDIA L40S", 46068, 4), "topo.txt": matrix(4, lambda a, b: "NODE" if a // 2 == b // 2 else "SYS")},
                  ['gpu: "L40S"}', within % (5.7, 32), "`host_link` of L40S in configs/gpus.yaml"]),
+        # Two pairs of boards with a bridge each.
+        "bridged-a6000": ({"gpus.csv": gpus("NVIDIA RTX A6000", 49140, 4), "topo.txt": matrix(4, lambda a, b: "NV4" if a // 2 == b // 2 else "SYS"), "pcie.csv": slots(4, 16, 4)},
+                          ['gpu: "RTX-A6000"}', within % (5.7, 32), '{between: ["bridged-a6000:2", "bridged-a6000:3"], latency: 3.4 us, bandwidth: 56.25 GB/s}']),
+        "a100-pcie": ({"gpus.csv": gpus("NVIDIA A100 80GB PCIe", 81920, 2), "topo.txt": matrix(2, lambda a, b: "NV12")},
+                      ['gpu: "A100-PCIe-80GB"}', "{within: host, latency: 3.4 us, bandwidth: 300 GB/s}"]),
         "gh200": ({"gpus.csv": gpus("NVIDIA GH200 480GB", 97871, 1), "topo.txt": VIRTUAL}, ['{name: "gh200", site: "cluster", gpu: "GH200"}']),
         "t4-vm": ({"gpus.csv": gpus("Tesla T4", 15360, 1), "topo.txt": VIRTUAL}, ['{name: "t4-vm", site: "cluster", gpu: "T4"}']),
         "mig": ({"gpus.csv": gpus("NVIDIA A100-SXM4-40GB", 40960, 2), "topo.txt": matrix(2, lambda a, b: "NV12"), "pcie.csv": slots(4, 16, 2),

@@ -24,9 +24,10 @@ double ratio_to_tf32(const Gpu& gpu) {
 /// Whether the GPU computes fp8, as Ada, Hopper, CDNA 3 and their successors do, and Gaudi 3 and Trainium 2.
 bool has_fp8(const Gpu& gpu) {
   static const std::set<std::string> names = {
-      "L4",    "L40S",  "L20",    "RTX-4090", "RTX-4090D", "RTX-5090", "RTX-PRO-6000", "H100",
-      "H20",   "H200",  "H800",   "GH200",    "H100-PCIe", "H100-NVL", "B200",         "B300",
-      "GB200", "GB300", "MI300X", "MI325X",   "MI355X",    "Gaudi-3",  "Trainium-2"};
+      "L4",      "L40S",       "L20",          "RTX-4090", "RTX-4090D", "RTX-5090",  "RTX-PRO-6000",
+      "H100",    "H20",        "H200",         "H800",     "GH200",     "H100-PCIe", "H100-NVL",
+      "B200",    "B300",       "GB200",        "GB300",    "MI300X",    "MI325X",    "MI355X",
+      "Gaudi-3", "Trainium-2", "RTX-6000-Ada", "H200-NVL"};
   return names.contains(gpu.name);
 }
 
@@ -59,12 +60,14 @@ TEST_CASE("the built-in catalogue has the common GPUs") {
   CHECK(memory_of(gpus, "A100-80GB") == 80e9);
   CHECK(memory_of(gpus, "H200") == 141e9);
   for (const char* name :
-       {"K80",       "P100-16GB",   "V100-32GB", "T4",      "RTX-2080", "RTX-2080Ti", "Titan-RTX",
-        "RTX-3090",  "RTX-4090",    "A10",       "A10G",    "A40",      "L4",         "A100-40GB",
-        "L40S",      "H100",        "H100-PCIe", "GH200",   "RTX-5090", "MI250",      "MI250X",
-        "GB200",     "GB300",       "B300",      "H20",     "H800",     "A800",       "L20",
-        "MI325X",    "MI355X",      "Gaudi-3",   "TPU-v5e", "TPU-v5p",  "TPU-v6e",    "Trainium-2",
-        "RTX-4090D", "RTX-PRO-6000"})
+       {"K80",          "P100-16GB", "V100-32GB",    "T4",      "RTX-2080",       "RTX-2080Ti",
+        "Titan-RTX",    "RTX-3090",  "RTX-4090",     "A10",     "A10G",           "A40",
+        "L4",           "A100-40GB", "L40S",         "H100",    "H100-PCIe",      "GH200",
+        "RTX-5090",     "MI250",     "MI250X",       "GB200",   "GB300",          "B300",
+        "H20",          "H800",      "A800",         "L20",     "MI325X",         "MI355X",
+        "Gaudi-3",      "TPU-v5e",   "TPU-v5p",      "TPU-v6e", "Trainium-2",     "RTX-4090D",
+        "RTX-PRO-6000", "RTX-A6000", "RTX-6000-Ada", "A30",     "A100-PCIe-80GB", "V100-PCIe-16GB",
+        "H200-NVL"})
     CHECK(memory_of(gpus, name) > 0);
   CHECK(memory_of(gpus, "H100-NVL") == 94e9);
   CHECK(memory_of(gpus, "B200") == 180e9);
@@ -161,8 +164,9 @@ TEST_CASE("a GPU has the values of its row") {
 // `peak_tf32`, bf16 would run at the rate of fp32: CDNA 2 and 4 and TPUs, which have only bf16, have the key
 // too.
 TEST_CASE("GPUs have a rate of TF32 if their architecture has bf16") {
-  const std::set<std::string> before = {"K80",      "P100-16GB",  "V100-16GB", "V100-32GB", "T4",
-                                        "RTX-2080", "RTX-2080Ti", "Titan-RTX", "RTX-8000"};
+  const std::set<std::string> before = {"K80",      "P100-16GB",      "V100-16GB",     "V100-32GB",
+                                        "T4",       "RTX-2080",       "RTX-2080Ti",    "Titan-RTX",
+                                        "RTX-8000", "V100-PCIe-16GB", "V100-PCIe-32GB"};
   for (const Gpu& gpu : built_in_gpus()) {
     CAPTURE(gpu.name);
     CHECK(gpu.peak_tf32.has_value() == (before.count(gpu.name) == 0));
@@ -207,7 +211,9 @@ TEST_CASE("a GPU is found by any of its driver's names, of old and new drivers a
   CHECK(find("NVIDIA Tesla T4") == "T4");
   CHECK(find("Tesla V100-SXM3-32GB") == "V100-32GB");
   CHECK(find("NVIDIA GH200 120GB") == "GH200");
-  CHECK(find("NVIDIA A100-PCIE-40GB") == "none");
+  CHECK(find("NVIDIA A100-PCIE-40GB") == "A100-PCIe-40GB");
+  CHECK(find("NVIDIA A100 80GB PCIe") == "A100-PCIe-80GB");
+  CHECK(find("NVIDIA A100X") == "none");
   CHECK(find("NVIDIA") == "none");
   CHECK(find("") == "none");
   CHECK(find_gpu_by_similar_name(gpus, "rtx_3090")->name == "RTX-3090");
