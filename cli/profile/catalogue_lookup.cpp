@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 
 #include <fmt/format.h>
 
 #include "cli/profile/measure_layers.hpp"
 #include "core/base/error.hpp"
+#include "core/io/readers/gpu_catalogue.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/units.hpp"
 
@@ -55,18 +55,19 @@ Error unknown_gpu_error(const std::string& why) {
 }  // namespace
 
 const Gpu& find_in_catalogue(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory) {
-  constexpr double tolerance = 0.1;  // 16 GiB sold as 16 GB are 7 % more; MIG slices have half or less
   for (const Gpu& gpu : catalogue) {
-    if (gpu.driver.empty() || gpu.driver != device_name) continue;
-    if (std::abs(memory / gpu.memory - 1) <= tolerance) return gpu;
+    if (std::find(gpu.drivers.begin(), gpu.drivers.end(), device_name) == gpu.drivers.end()) continue;
+    if (io::has_memory(gpu, memory)) return gpu;
     throw unknown_gpu_error(fmt::format("{} has {} here, but the catalogue's {} has {}",
                                         io::quote(device_name), io::format_bytes(memory), gpu.name,
                                         io::format_bytes(gpu.memory)));
   }
   const Gpu* other = most_similar_gpu(catalogue, device_name);
-  throw unknown_gpu_error(fmt::format(
-      "{} is not in the catalogue{}", io::quote(device_name),
-      other ? fmt::format(", whose {} is a different one, {}", other->name, io::quote(other->driver)) : ""));
+  throw unknown_gpu_error(
+      fmt::format("{} is not in the catalogue{}", io::quote(device_name),
+                  other ? fmt::format(", whose {} is a different one, {}", other->name,
+                                      io::quote(other->drivers.empty() ? "" : other->drivers.front()))
+                        : ""));
 }
 
 }  // namespace dtfm::cli

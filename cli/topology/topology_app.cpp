@@ -10,6 +10,7 @@
 
 #include "cli/common/command_line.hpp"
 #include "core/io/text/parse_number.hpp"
+#include "cli/topology/detect_hosts.hpp"
 #include "core/io/readers/device_inventory.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
@@ -22,6 +23,7 @@ using Mode = TopologyOptions::Mode;
 constexpr const char* footer = R"(Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.
 
 Examples:
+  dtfm-topology detect -o lab.yaml                (the GPUs of this machine)
   dtfm-topology check lab.yaml                    (summarizes, and warns of probable mistakes)
   dtfm-topology show lab.yaml --format json
   dtfm-topology import --format iperf3 a-b.json b-a.json --name 10.0.0.1=oregon \
@@ -48,6 +50,25 @@ Examples:
     --bandwidth-unit Mbps -o lab.yaml
   dtfm-topology import --format nccl-tests sendrecv.txt --between oregon ohio \
     --count oregon=8 --within-site 0.1ms,10Gbps)";
+
+constexpr const char* detect_footer =
+    R"(HOST is [SITE/][USER@]HOST[=ADDRESS]: a destination of ssh, which must work without a password,
+the site it belongs to, and the address at which the others reach it; `local` is this machine.
+nvidia-smi must be on PATH of each host; --measure requires iperf3 and ping, and uses
+all_reduce_perf of nccl-tests where it is on PATH. Rates that are not measured are nominal.
+Comments in the topology say where each number comes from.
+
+--from FOLDER reads these files of FOLDER/HOST, saved on each host:
+{saved}with --slurm these of FOLDER: sinfo.txt (sinfo -h -o "%N %G"), switches.txt (scontrol show topology).
+
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 130 interrupted.
+
+Examples:
+  dtfm-topology detect -o here.yaml
+  dtfm-topology detect node-1 node-2 --between-hosts 20us,100Gbps -o lab.yaml
+  dtfm-topology detect oregon/me@10.0.0.1 ohio/me@10.1.0.1 --measure -o world.yaml
+  dtfm-topology detect --slurm --between-hosts 14us,400Gbps --gpu a100=A100-80GB -o cluster.yaml
+  dtfm-topology detect --from saved --between-hosts 20us,100Gbps -o lab.yaml)";
 
 constexpr const char* check_footer =
     R"(Exit codes: 0 valid topology, possibly with warnings, 1 internal error, 2 bad usage or bad input.
@@ -172,9 +193,82 @@ void add_measurement_options(OptionList& list, TopologyOptions& options) {
              });
 }
 
+void add_host_options(OptionList& command, DetectOptions& options) {
+  begin_group(command, heading::inputs);
+  add_argument(command, "HOST", "hosts whose GPUs are detected [this machine]", options.host_texts);
+  add_option(command, "--site", "NAME", "site of the hosts that name none [cluster]",
+             [&](const std::string& text) { options.default_site = io::validate_text(text, "--site"); });
+  add_flag(command, "--slurm", "the nodes with GPUs that sinfo lists, instead of HOST", options.uses_slurm);
+  add_flag(command, "--sites-by-switch", "with --slurm: a site for each switch of scontrol show topology",
+           options.sites_by_switch);
+  add_option(command, "--from", "FOLDER", "reads saved outputs instead of running commands (below)",
+             [&](const std::string& text) { options.from = io::validate_text(text, "--from"); });
+  add_repeatable_option(command, "--nccl-topology", "[HOST=]FILE",
+                        "topology of a host that NCCL wrote to NCCL_TOPO_DUMP_FILE; may be repeated",
+                        [&](const std::string& text) {
+                          options.nccl_topologies.push_back(io::validate_text(text, "--nccl-topology"));
+                        });
+  add_option(
+      command, "--timeout", "SECONDS", "limit of each command on a host [30]",
+      [&](const std::string& text) { options.timeout_s = io::parse_whole_number("--timeout", text, 1, 3600); });
+}
+
+void add_detected_link_options(OptionList& command, DetectOptions& options) {
+  begin_group(command, "Links");
+  add_flag(command, "--measure", "measures the links between hosts, and inside hosts with nccl-tests",
+           options.measures);
+  add_option(
+      command, "--measurements", "FOLDER", "keeps what --measure finds; what is there is not measured again",
+      [&](const std::string& text) { options.measurements = io::validate_text(text, "--measurements"); });
+  const auto add_link = [&](const char* option, const char* help, std::optional<io::LinkSettings>& link) {
+    add_option(command, option, "LATENCY,BANDWIDTH", help,
+               [option, &link](const std::string& text) { link = parse_link(option, text); });
+  };
+  add_link("--between-hosts", "link between hosts, if not measured", options.settings.between_hosts);
+  add_link("--between-sites", "link between hosts of different sites [--between-hosts]",
+           options.settings.between_sites);
+  add_link("--within-host", "link between the GPUs of a host [as detected]", options.settings.within_host);
+}
+
+void add_detect_options(OptionList& command, DetectOptions& options) {
+  add_host_options(command, options);
+  add_repeatable_option(command, "--gpu", "[TYPE=]NAME",
+                        "name in configs/gpus.yaml of what nvidia-smi or Slurm calls TYPE; may be repeated",
+                        [&](const std::string& text) {
+                          const auto [type, gpu] = key_and_value(io::validate_text(text, "--gpu"));
+                          options.settings.gpu_of[type] = gpu;
+                        });
+  add_detected_link_options(command, options);
+}
+
+/// --help of detect, with the files that --from reads.
+std::string detect_help() {
+  std::string text = detect_footer;
+  const std::string mark = "{saved}";
+  return text.replace(text.find(mark), mark.size(), saved_output_help());
+}
+
+void add_detect_command(OptionList& list, TopologyOptions& options) {
+  OptionList& command =
+      add_command(list, "detect", "creates a topology from the GPUs of hosts, or of a Slurm cluster",
+                  detect_help().c_str(), [&] { options.mode = Mode::detect; });
+  add_detect_options(command, options.detect);
+  begin_group(command, heading::output);
+  add_option(command, "--topology-name", "NAME", "name of the topology [name of the output file]",
+             [&](const std::string& text) { options.name = io::validate_text(text, "--topology-name"); });
+  add_option(command, "-o,--output", "FILE",
+             "writes the topology (YAML) and prints a summary [topology to stdout]",
+             [&](const std::string& text) { options.output = text; });
+  add_format_option(command, options.format);
+  begin_group(command, heading::general);
+  add_color_option(command, options.color);
+  add_flag(command, "--quiet", "prints only warnings", options.quiet);
+  add_help_option(command);
+}
+
 void add_import_command(OptionList& list, TopologyOptions& options) {
   OptionList& command = add_command(list, "import", "creates a topology from network measurements",
-                                    import_footer, [&] { options.mode = Mode::import; });
+                                  import_footer, [&] { options.mode = Mode::import; });
   add_input_options(command, options);
   add_measurement_options(command, options);
   add_device_options(command, options);
@@ -216,9 +310,26 @@ Error missing(const std::string& what, const char* command) {
   return Error("", fmt::format("{} (see dtfm-topology {} --help)", what, command));
 }
 
-void check_topology_options(const TopologyOptions& options) {
+/// Parses the hosts, and throws Error for options that exclude or require each other.
+void check_detect_options(DetectOptions& options) {
+  for (const std::string& text : options.host_texts)
+    options.hosts.push_back(parse_host_argument(io::validate_text(text, "HOST")));
+  const auto exclude = [](bool one, bool other, const char* option, const char* with) {
+    if (one && other) throw Error(option, fmt::format("cannot be combined with {}", with));
+  };
+  exclude(options.uses_slurm, !options.hosts.empty(), "--slurm", "HOST");
+  exclude(options.uses_slurm, !options.nccl_topologies.empty(), "--nccl-topology", "--slurm");
+  exclude(options.measures, options.from.has_value(), "--measure", "--from");
+  exclude(options.measures, options.settings.between_hosts || options.settings.between_sites, "--measure",
+          "--between-hosts or --between-sites");
+  if (options.sites_by_switch && !options.uses_slurm) throw Error("--sites-by-switch", "requires --slurm");
+  if (options.measurements && !options.measures) throw Error("--measurements", "requires --measure");
+}
+
+void check_topology_options(TopologyOptions& options) {
   if (options.mode == Mode::none)
-    throw Error("", "expected import, check or show (see dtfm-topology --help)");
+    throw Error("", "expected detect, import, check or show (see dtfm-topology --help)");
+  if (options.mode == Mode::detect) return check_detect_options(options.detect);
   if (options.mode != Mode::import) {
     const char* command = options.mode == Mode::check ? "check" : "show";
     if (options.files.size() != 1)
@@ -233,12 +344,16 @@ void check_topology_options(const TopologyOptions& options) {
 }  // namespace
 
 void add_topology_options(OptionList& list, TopologyOptions& options) {
-  set_texts(list, "dtfm-topology",
-            "Creates a topology from network measurements, validates one, or prints one as tables.", footer);
+  set_texts(
+      app, "dtfm-topology",
+      "Creates a topology from the GPUs of hosts or from network measurements, validates one, or prints one "
+      "as tables.",
+      footer);
   begin_group(list, heading::general);
   add_color_option(list, options.color);
   add_version_option(list, "dtfm-topology " DTFM_VERSION);
   add_help_option(list);
+  add_detect_command(list, options);
   add_import_command(list, options);
   add_read_command(list, Mode::check, options);
   add_read_command(list, Mode::show, options);

@@ -6,10 +6,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
+#include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/write_output.hpp"
+#include "cli/topology/detect_command.hpp"
 #include "cli/topology/topology_check.hpp"
 #include "cli/topology/topology_table.hpp"
 #include "core/io/readers/topology_reader.hpp"
@@ -24,15 +27,12 @@ bool begins_as_topology(const std::string& begin) {
   return begin.starts_with("#") || begin.starts_with("version") || begin.starts_with("name");
 }
 
-/// The machines as described by the options. The default name of the topology is that of its file, if valid.
-io::InventorySettings inventory_settings(const TopologyOptions& options, const std::string& output) {
-  io::InventorySettings inventory = options.inventory;
+/// The name of the topology: by default that of its file, if valid, else `other`.
+std::string topology_name(const TopologyOptions& options, const std::string& output,
+                          const std::string& other) {
+  if (options.name) return *options.name;
   const std::string stem = std::filesystem::path(output).stem().string();
-  if (options.name)
-    inventory.name = *options.name;
-  else if (!io::is_stdout(output) && io::is_valid_topology_name(stem))
-    inventory.name = stem;
-  return inventory;
+  return !io::is_stdout(output) && io::is_valid_topology_name(stem) ? stem : other;
 }
 
 /// Throws Error for an option that the chosen format does not use.
@@ -70,12 +70,38 @@ int import_topology(const TopologyOptions& options) {
   const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
   const io::NetworkMeasurements measurements =
       io::import_network_measurements(format, paths, options.measurements);
+  io::InventorySettings inventory = options.inventory;
+  inventory.name = topology_name(options, output, inventory.name);
   const std::string text =
-      io::format_topology(measurements, io::summarize_links(measurements, options.measurements),
-                          inventory_settings(options, output));
+      io::format_topology(measurements, io::summarize_links(measurements, options.measurements), inventory);
   write_output_file(output, text);
   if (io::is_stdout(output)) return exit_code::done;
   print_summary(io::parse_topology(text, output, {}), options);
+  return exit_code::done;
+}
+
+/// Until there is a topology to write, an interrupt ends all programs that were started.
+int detect_and_write(const TopologyOptions& options) {
+  const std::string output = options.output.value_or("-");
+  std::vector<std::string> inputs;
+  for (const std::string& file : options.detect.nccl_topologies)
+    inputs.push_back(file.substr(file.find('=') == std::string::npos ? 0 : file.find('=') + 1));
+  check_outputs(inputs, std::array{output});
+  check_kind(output, begins_as_topology, "topology");
+  std::string text;
+  {
+    InterruptWatch watch("a topology");
+    watch.keep_result();
+    try {
+      text = detect_topology(options.detect, topology_name(options, output, "detected"), options.quiet,
+                             watch.stop());
+    } catch (const WorkStopped&) {
+      print_error("dtfm-topology: interrupted before there was a topology\n");
+      return exit_code::interrupted;
+    }
+  }
+  write_output_file(output, text);
+  if (!io::is_stdout(output)) print_summary(io::parse_topology(text, output, {}), options);
   return exit_code::done;
 }
 
@@ -97,6 +123,8 @@ int show_topology(const TopologyOptions& options) {
 
 int run_topology_command(const TopologyOptions& options) {
   switch (options.mode) {
+    case TopologyOptions::Mode::detect:
+      return detect_and_write(options);
     case TopologyOptions::Mode::import:
       return import_topology(options);
     case TopologyOptions::Mode::check:

@@ -28,7 +28,8 @@ struct Gpu {
   std::optional<BitsPerSecond> interconnect = {};  // one direction, all links, else the PCIe slot
   std::optional<BitsPerSecond> host_link = {};     // one direction of the link to the CPU
   std::optional<DollarsPerHour> price = {};        // typical rental price
-  std::string driver = {};                         // name reported by the driver; empty if unknown
+  std::vector<std::string> drivers = {};           // names that the driver reports; empty if unknown
+  std::optional<BitsPerSecond> nvlink = {};        // one direction of a single NVLink
 };
 
 struct Site {

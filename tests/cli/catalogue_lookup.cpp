@@ -47,37 +47,37 @@ TEST_CASE("every NVIDIA GPU of the catalogue has a unique driver name") {
   for (const Gpu& gpu : gpus) {
     CAPTURE(gpu.name);
     const std::string& name = gpu.name;
-    REQUIRE(gpu.driver.empty() == (name.starts_with("MI") || name.starts_with("TPU") ||
-                                   name.starts_with("Gaudi") || name.starts_with("Trainium")));
-    if (!gpu.driver.empty()) CHECK(find_in_catalogue(gpus, gpu.driver, gpu.memory).name == gpu.name);
+    REQUIRE(gpu.drivers.empty() == (name.starts_with("MI") || name.starts_with("TPU") ||
+                                    name.starts_with("Gaudi") || name.starts_with("Trainium")));
+    for (const std::string& driver : gpu.drivers)
+      CHECK(find_in_catalogue(gpus, driver, gpu.memory).name == gpu.name);
   }
 }
 
 TEST_CASE("a GPU that resembles one of the catalogue is reported as different") {
-  CHECK(
-      rejection_message("NVIDIA H200 NVL", 139.8) ==
-      "--gpu: is missing: `NVIDIA H200 NVL` is not in the catalogue, whose H200 is a different one, `NVIDIA "
-      "H200`; give the name to use in profiles");
+  CHECK(rejection_message("NVIDIA H200 X", 139.8) ==
+        "--gpu: is missing: `NVIDIA H200 X` is not in the catalogue, whose H200 is a different one, `NVIDIA "
+        "H200`; give the name to use in profiles");
   struct Other {
     const char* device;
     double gib;
     const char* like;
   };
   for (const Other& other :
-       {Other{"Tesla V100-PCIE-16GB", 15.77, "V100-16GB"},
+       {Other{"Tesla V100-DGXS-16GB", 15.77, "V100-16GB"},
         Other{"NVIDIA H100 PCIe MIG 1g.10gb", 9.75, "H100-PCIe"},
         Other{"NVIDIA GeForce RTX 2080 SUPER", 8, "RTX-2080"},
         Other{"NVIDIA GeForce RTX 5090 D", 32, "RTX-5090"},
         Other{"NVIDIA GeForce RTX 2080 Ti Laptop GPU", 10.75, "RTX-2080Ti"},
         Other{"NVIDIA GeForce RTX 3090 Ti", 24, "RTX-3090"}, Other{"NVIDIA H20-3e", 140, "H20"},
         Other{"NVIDIA GeForce RTX 4090 Laptop GPU", 16, "RTX-4090"},
-        Other{"NVIDIA A100-PCIE-40GB", 39.6, "A100-40GB"}, Other{"NVIDIA GH200 144G HBM3e", 140, "GH200"},
+        Other{"NVIDIA A100-SXM-40GB LS", 39.6, "A100-40GB"}, Other{"NVIDIA GH200 144G HBM3e", 140, "GH200"},
         Other{"NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4.75, "A100-40GB"}}) {
     CAPTURE(other.device);
     CHECK_THAT(rejection_message(other.device, other.gib),
                contains(std::string("whose ") + other.like + " is a different one"));
   }
-  for (const char* device : {"NVIDIA A30", "NVIDIA L40", ""})
+  for (const char* device : {"NVIDIA A16", "NVIDIA L40", ""})
     CHECK_THAT(rejection_message(device, 24), contains("is not in the catalogue; give"));
 }
 

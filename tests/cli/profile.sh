@@ -24,7 +24,7 @@ expect_in "$out" '"peak_fp4_flops_per_s"'
 expect_in "$out" '"host_link_bytes_per_s"'
 
 # An estimate prints a table or the profile to stdout, and writes the same profile to the file.
-expect_refused '--estimate: unknown GPU `V10`; known: `V100-16GB`, `V100-32GB` (see --list-gpus)' --estimate V10
+expect_refused '--estimate: unknown GPU `V10`; known: `V100-16GB`, `V100-32GB`, `V100-PCIe-16GB`, `V100-PCIe-32GB` (see --list-gpus)' --estimate V10
 expect_refused '--estimate: unknown GPU `V200-16GB`; did you mean `V100-16GB`? (see --list-gpus)' --estimate V200-16GB
 run --estimate V100-16GB --job job.yaml --micro-batch 4,1 --tensor 1,2 -o v100.json
 expect_status 0 --estimate

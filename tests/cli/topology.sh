@@ -8,7 +8,7 @@ planner=$(realpath "$2")
 run --version
 expect_status 0 --version
 grep -qE '^dtfm-topology [0-9]+\.[0-9]+\.[0-9]+$' "$out" || fail "--version says $(cat "$out")"
-for words in "" import check show; do
+for words in "" detect import check show; do
   # shellcheck disable=SC2086 # none, or one
   run $words --help
   expect_status 0 $words --help
@@ -120,7 +120,7 @@ expect_in "$out" '"gpus": {"T4": 2}'
 "$planner" two.yaml --pipeline 3 --data 1 --quiet >plan.txt 2>&1 || fail "dtfm-plan: $(cat plan.txt)"
 
 # An error is a single line, and nothing is written.
-expect_refused 'expected import, check or show (see dtfm-topology --help)'
+expect_refused 'expected detect, import, check or show (see dtfm-topology --help)'
 expect_refused 'unexpected argument `shw`; did you mean `show`? (see dtfm-topology --help)' shw
 expect_refused 'unexpected argument `--formt`; did you mean `--format`? (see dtfm-topology check --help)' check --formt json
 expect_refused 'expected one TOPOLOGY; found 0 (see dtfm-topology check --help)' check

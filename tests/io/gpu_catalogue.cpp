@@ -24,9 +24,10 @@ double ratio_to_tf32(const Gpu& gpu) {
 /// Whether the GPU computes fp8, as Ada, Hopper, CDNA 3 and their successors do, and Gaudi 3 and Trainium 2.
 bool has_fp8(const Gpu& gpu) {
   static const std::set<std::string> names = {
-      "L4",    "L40S",  "L20",    "RTX-4090", "RTX-4090D", "RTX-5090", "RTX-PRO-6000", "H100",
-      "H20",   "H200",  "H800",   "GH200",    "H100-PCIe", "H100-NVL", "B200",         "B300",
-      "GB200", "GB300", "MI300X", "MI325X",   "MI355X",    "Gaudi-3",  "Trainium-2"};
+      "L4",      "L40S",       "L20",          "RTX-4090", "RTX-4090D", "RTX-5090",  "RTX-PRO-6000",
+      "H100",    "H20",        "H200",         "H800",     "GH200",     "H100-PCIe", "H100-NVL",
+      "B200",    "B300",       "GB200",        "GB300",    "MI300X",    "MI325X",    "MI355X",
+      "Gaudi-3", "Trainium-2", "RTX-6000-Ada", "H200-NVL"};
   return names.contains(gpu.name);
 }
 
@@ -59,12 +60,14 @@ TEST_CASE("the built-in catalogue has the common GPUs") {
   CHECK(memory_of(gpus, "A100-80GB") == 80e9);
   CHECK(memory_of(gpus, "H200") == 141e9);
   for (const char* name :
-       {"K80",       "P100-16GB",   "V100-32GB", "T4",      "RTX-2080", "RTX-2080Ti", "Titan-RTX",
-        "RTX-3090",  "RTX-4090",    "A10",       "A10G",    "A40",      "L4",         "A100-40GB",
-        "L40S",      "H100",        "H100-PCIe", "GH200",   "RTX-5090", "MI250",      "MI250X",
-        "GB200",     "GB300",       "B300",      "H20",     "H800",     "A800",       "L20",
-        "MI325X",    "MI355X",      "Gaudi-3",   "TPU-v5e", "TPU-v5p",  "TPU-v6e",    "Trainium-2",
-        "RTX-4090D", "RTX-PRO-6000"})
+       {"K80",          "P100-16GB", "V100-32GB",    "T4",      "RTX-2080",       "RTX-2080Ti",
+        "Titan-RTX",    "RTX-3090",  "RTX-4090",     "A10",     "A10G",           "A40",
+        "L4",           "A100-40GB", "L40S",         "H100",    "H100-PCIe",      "GH200",
+        "RTX-5090",     "MI250",     "MI250X",       "GB200",   "GB300",          "B300",
+        "H20",          "H800",      "A800",         "L20",     "MI325X",         "MI355X",
+        "Gaudi-3",      "TPU-v5e",   "TPU-v5p",      "TPU-v6e", "Trainium-2",     "RTX-4090D",
+        "RTX-PRO-6000", "RTX-A6000", "RTX-6000-Ada", "A30",     "A100-PCIe-80GB", "V100-PCIe-16GB",
+        "H200-NVL"})
     CHECK(memory_of(gpus, name) > 0);
   CHECK(memory_of(gpus, "H100-NVL") == 94e9);
   CHECK(memory_of(gpus, "B200") == 180e9);
@@ -110,6 +113,10 @@ TEST_CASE("peaks do not fall with fewer bits and bandwidths match existing memor
       CHECK((bytes_per_s == 16e9 || bytes_per_s == 32e9 || bytes_per_s == 64e9 || bytes_per_s == 450e9));
       if (gpu.interconnect) CHECK(bytes_per_s <= gpu.interconnect->value() / bits_per_byte);
     }
+    if (gpu.nvlink) {  // NVLink 3 of GA10x, NVLink 2 to 4, NVLink 5
+      const double bytes_per_s = gpu.nvlink->value() / bits_per_byte;
+      CHECK((bytes_per_s == 14.0625e9 || bytes_per_s == 25e9 || bytes_per_s == 50e9));
+    }
     if (gpu.price) CHECK(gpu.price->value() < 20);
   }
 }
@@ -138,7 +145,7 @@ TEST_CASE("a GPU has the values of its row") {
       "version: 1\ngpus:\n"
       "  - {name: A, memory: 1 GB, peak: 4 TFLOP/s, peak_tf32: 2 TFLOP/s, peak_fp32: 1 TFLOP/s,\n"
       "     peak_fp8: 8 TFLOP/s, peak_fp4: 16 TFLOP/s, memory_bandwidth: 9 GB/s, interconnect: 5 GB/s,\n"
-      "     host_link: 3 GB/s, price: 2 USD/h, driver: Board A}\n",
+      "     host_link: 3 GB/s, nvlink: 1 GB/s, price: 2 USD/h, driver: Board A}\n",
       "g.yaml")[0];
   CHECK(gpu.peak->value() == 4e12);
   CHECK(gpu.peak_tf32->value() == 2e12);
@@ -149,15 +156,17 @@ TEST_CASE("a GPU has the values of its row") {
   CHECK(gpu.interconnect->value() == 40e9);
   CHECK(gpu.host_link->value() == 24e9);
   CHECK(gpu.price->value() == 2);
-  CHECK(gpu.driver == "Board A");
+  CHECK(gpu.nvlink->value() == 8e9);
+  CHECK(gpu.drivers == std::vector<std::string>{"Board A"});
 }
 
 // Ampere and later have TF32, and so has CDNA 3; Kepler to Turing have neither TF32 nor bf16. Without
 // `peak_tf32`, bf16 would run at the rate of fp32: CDNA 2 and 4 and TPUs, which have only bf16, have the key
 // too.
 TEST_CASE("GPUs have a rate of TF32 if their architecture has bf16") {
-  const std::set<std::string> before = {"K80",      "P100-16GB",  "V100-16GB", "V100-32GB", "T4",
-                                        "RTX-2080", "RTX-2080Ti", "Titan-RTX", "RTX-8000"};
+  const std::set<std::string> before = {"K80",      "P100-16GB",      "V100-16GB",     "V100-32GB",
+                                        "T4",       "RTX-2080",       "RTX-2080Ti",    "Titan-RTX",
+                                        "RTX-8000", "V100-PCIe-16GB", "V100-PCIe-32GB"};
   for (const Gpu& gpu : built_in_gpus()) {
     CAPTURE(gpu.name);
     CHECK(gpu.peak_tf32.has_value() == (before.count(gpu.name) == 0));
@@ -187,4 +196,42 @@ TEST_CASE("an invalid catalogue is rejected") {
         "TFLOP/s, PFLOP/s) such as `125 TFLOP/s`; found `125`");
   CHECK(error_text("version: 1\ngpus: [{name: A}]\n") == "g.yaml:2:8: missing key `memory`");
   CHECK(error_text("version: 1\n") == "g.yaml:1:1: missing key `gpus`");
+}
+
+TEST_CASE("a GPU is found by any of its driver's names, of old and new drivers and of Slurm") {
+  const auto gpus = built_in_gpus();
+  const auto find = [&](const char* name) {
+    const Gpu* gpu = find_gpu_by_driver_name(gpus, name);
+    return gpu ? gpu->name : "none";
+  };
+  CHECK(find("NVIDIA H100 80GB HBM3") == "H100");
+  CHECK(find("nvidia_h100_80gb_hbm3") == "H100");
+  CHECK(find("A100-SXM4-40GB") == "A100-40GB");
+  CHECK(find("GeForce RTX 3090") == "RTX-3090");
+  CHECK(find("NVIDIA Tesla T4") == "T4");
+  CHECK(find("Tesla V100-SXM3-32GB") == "V100-32GB");
+  CHECK(find("NVIDIA GH200 120GB") == "GH200");
+  CHECK(find("NVIDIA A100-PCIE-40GB") == "A100-PCIe-40GB");
+  CHECK(find("NVIDIA A100 80GB PCIe") == "A100-PCIe-80GB");
+  CHECK(find("NVIDIA A100X") == "none");
+  CHECK(find("NVIDIA") == "none");
+  CHECK(find("") == "none");
+  CHECK(find_gpu_by_similar_name(gpus, "rtx_3090")->name == "RTX-3090");
+  CHECK(find_gpu_by_similar_name(gpus, "a100") == nullptr);
+  CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, driver: []}]\n") ==
+        "g.yaml:2:40: `driver`: expected a name; found none");
+}
+
+TEST_CASE("the NVLinks of a GPU follow from its rates") {
+  const auto gpus = built_in_gpus();
+  const auto links = [&](const char* name) {
+    return built_in_nvlinks(*find_gpu_by_similar_name(gpus, name)).value_or(0);
+  };
+  CHECK(links("V100-16GB") == 6);
+  CHECK(links("A100-80GB") == 12);
+  CHECK(links("H800") == 8);
+  CHECK(links("H200") == 18);
+  CHECK(links("B200") == 18);
+  for (const char* name : {"RTX-3090", "A40", "RTX-2080Ti", "H100-NVL", "T4", "MI300X"})
+    CHECK(links(name) == 0);
 }

@@ -416,3 +416,23 @@ TEST_CASE("nccl-tests: output that measured nothing is rejected") {
     slow.replace(i, 9, "0.00 0.00 0");
   CHECK(from_nccl(slow).samples.size() == 2);
 }
+
+// t = 2 (n − 1) (α + S / (n β)) with n = 4, α = 50 us, β = 100 GB/s: 6 (50 us + 250 us) = 1800 us for 100 MB,
+// 3300 us for 200 MB.
+TEST_CASE("a test of all GPUs of one host gives the link between them") {
+  const std::string rows =
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+      "   100000000      25000000     float     sum      -1     1800   55.56   83.33      0\n"
+      "   200000000      50000000     float     sum      -1     3300   60.61   90.91      0\n";
+  std::string ranks;
+  for (int rank = 0; rank < 4; ++rank)
+    ranks += fmt::format("#  Rank  {} Group  0 Pid  7 on  node device  {} [0x00] GPU\n", rank, rank);
+  const LinkSample link = import_nccl_tests_of_host({"t", ranks + rows}, 4);
+  CHECK(link.latency->value() == Approx(50e-6));
+  CHECK(link.bandwidth->value() == Approx(800e9));
+  CHECK(import_nccl_tests_of_host({"t", rows}, 4).bandwidth->value() == Approx(800e9));
+  CHECK(error_message([&] {
+          import_nccl_tests_of_host({"t", ranks + rows}, 8);
+        }) == "t: expected 8 ranks; found 4");
+  CHECK(error_message([&] { import_nccl_tests_of_host({"t", "error"}, 2); }).starts_with("t: no rows"));
+}

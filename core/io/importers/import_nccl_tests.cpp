@@ -214,10 +214,8 @@ std::vector<std::string> rank_sites(const NcclRun& run, const MeasurementSetting
   return sites;
 }
 
-/// Adds the samples of one file to `measurements` and returns the largest relative error of a row.
-double import_run(const MeasurementFile& file, const MeasurementSettings& settings,
-                  NetworkMeasurements& measurements) {
-  const NcclRun run = read_run(file);
+NcclRun read_valid_run(const MeasurementFile& file) {
+  NcclRun run = read_run(file);
   if (run.rows.empty())
     throw Error(file.name,
                 "no rows of size and time; expected the output of sendrecv_perf or all_reduce_perf");
@@ -226,6 +224,21 @@ double import_run(const MeasurementFile& file, const MeasurementSettings& settin
         file.name,
         "the bus bandwidth (busbw) of every row is 0: a single rank sends nothing; run the test on two "
         "or more ranks");
+  return run;
+}
+
+/// The link whose latency and bandwidth fit the rows, of a run of so many ranks.
+LinkSample fit_link(const LinearFit& line, const CollectiveSteps& steps) {
+  LinkSample sample;
+  sample.latency = Seconds(line.intercept / steps.count);
+  sample.bandwidth = BitsPerSecond(bits_per_byte * steps.count * steps.share / line.slope);
+  return sample;
+}
+
+/// Adds the samples of one file to `measurements` and returns the largest relative error of a row.
+double import_run(const MeasurementFile& file, const MeasurementSettings& settings,
+                  NetworkMeasurements& measurements) {
+  const NcclRun run = read_valid_run(file);
   if (settings.between && !run.hosts.empty() && run.hosts.size() != 2)
     throw Error(file.name, fmt::format("--between names two ranks; found {}", run.hosts.size()));
   const std::vector<std::string> sites = rank_sites(run, settings, file.name);
@@ -233,9 +246,8 @@ double import_run(const MeasurementFile& file, const MeasurementSettings& settin
   const CollectiveSteps steps = collective_steps(
       settings.collective.empty() ? run.collective : settings.collective, sites.size(), file.name);
   const LinearFit line = fit_line(run.rows, file.name);
-  LinkSample sample;
-  sample.latency = settings.latency.value_or(Seconds(line.intercept / steps.count));
-  sample.bandwidth = BitsPerSecond(bits_per_byte * steps.count * steps.share / line.slope);
+  LinkSample sample = fit_link(line, steps);
+  if (settings.latency) sample.latency = settings.latency;
   for (const std::string& from : sites)
     for (const std::string& to : sites)
       if (from != to)
@@ -244,6 +256,14 @@ double import_run(const MeasurementFile& file, const MeasurementSettings& settin
 }
 
 }  // namespace
+
+LinkSample import_nccl_tests_of_host(const MeasurementFile& file, std::size_t gpus) {
+  const NcclRun run = read_valid_run(file);
+  if (gpus < 2 || (!run.hosts.empty() && run.hosts.size() != gpus))
+    throw Error(file.name, fmt::format("expected {} ranks; found {}", gpus, run.hosts.size()));
+  return fit_link(fit_line(run.rows, file.name),
+                  collective_steps(run.collective.empty() ? "all_reduce" : run.collective, gpus, file.name));
+}
 
 NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files,
                                       const MeasurementSettings& settings) {

@@ -98,6 +98,10 @@ NetworkMeasurements import_matrices(std::span<const MeasurementFile> files,
 NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files,
                                       const MeasurementSettings& settings);
 
+/// The link between the `gpus` GPUs of one host: latency and bandwidth fitted to a run of sendrecv_perf or
+/// all_reduce_perf (also if the text does not name it) with one rank per GPU of the host.
+LinkSample import_nccl_tests_of_host(const MeasurementFile& file, std::size_t gpus);
+
 /// The links between all pairs of endpoints in both directions: medians of the samples, and the latest time.
 /// If several flows get no more than one flow plus its spread, the capacity is the bandwidth of one flow.
 /// Throws Error for a pair without latency or bandwidth.

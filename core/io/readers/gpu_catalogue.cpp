@@ -1,6 +1,7 @@
 #include "core/io/readers/gpu_catalogue.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -23,7 +24,60 @@ std::optional<BitsPerSecond> optional_rate(const YamlMap& map, std::string_view 
   return rate ? std::optional(rate->rate()) : std::nullopt;
 }
 
+std::vector<std::string> read_driver_names(const YamlValue& value) {
+  if (!value.is_list()) return {value.text()};
+  std::vector<std::string> names;
+  for (const YamlValue& name : value.list()) names.push_back(name.text());
+  if (names.empty()) throw value.value_error("expected a name; found none");
+  return names;
+}
+
+/// The words of a driver's name in lower case, without brands: drivers since version 470 write "NVIDIA A100"
+/// and "NVIDIA GeForce RTX 3090", older ones "A100" and "GeForce RTX 3090". Slurm separates words by `_`.
+std::string comparable_name(std::string_view name) {
+  std::string result, word;
+  const auto end_word = [&] {
+    if (word != "nvidia" && word != "tesla" && word != "geforce" && word != "quadro") result += word + ' ';
+    word.clear();
+  };
+  for (const char c : name) {
+    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), is_digit = c >= '0' && c <= '9';
+    if (is_letter || is_digit)
+      word += is_digit ? c : static_cast<char>(c | 0x20);
+    else if (!word.empty())
+      end_word();
+  }
+  if (!word.empty()) end_word();
+  return result;
+}
+
 }  // namespace
+
+const Gpu* find_gpu_by_driver_name(const std::vector<Gpu>& gpus, std::string_view name) {
+  const std::string wanted = comparable_name(name);
+  for (const Gpu& gpu : gpus)
+    for (const std::string& driver : gpu.drivers)
+      if (comparable_name(driver) == wanted) return &gpu;
+  return nullptr;
+}
+
+const Gpu* find_gpu_by_similar_name(const std::vector<Gpu>& gpus, std::string_view name) {
+  const std::string wanted = comparable_name(name);
+  const auto found = std::find_if(gpus.begin(), gpus.end(),
+                                  [&](const Gpu& gpu) { return comparable_name(gpu.name) == wanted; });
+  return found == gpus.end() ? nullptr : &*found;
+}
+
+bool has_memory(const Gpu& gpu, Bytes memory) {
+  constexpr double tolerance = 0.1;
+  return std::abs(memory / gpu.memory - 1) <= tolerance;
+}
+
+std::optional<int> built_in_nvlinks(const Gpu& gpu) {
+  if (!gpu.interconnect || !gpu.nvlink) return std::nullopt;
+  const double links = *gpu.interconnect / *gpu.nvlink;
+  return links >= 1 && links == std::floor(links) ? std::optional(static_cast<int>(links)) : std::nullopt;
+}
 
 std::vector<Gpu> built_in_gpus() {
   return parse_gpu_catalogue(std::string(gpus_yaml), "configs/gpus.yaml");
@@ -38,8 +92,9 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> first_seen;
   for (const YamlValue& item : list.list()) {
-    const YamlMap map = item.map({"name", "driver", "memory", "peak", "peak_tf32", "peak_fp32", "peak_fp8",
-                                  "peak_fp4", "memory_bandwidth", "interconnect", "host_link", "price"});
+    const YamlMap map =
+        item.map({"name", "driver", "memory", "peak", "peak_tf32", "peak_fp32", "peak_fp8", "peak_fp4",
+                  "memory_bandwidth", "interconnect", "nvlink", "host_link", "price"});
     const YamlValue name = map.required("name"), memory = map.required("memory");
     const auto [seen, is_new] = first_seen.emplace(name.text(), name.where());
     if (!is_new)
@@ -52,9 +107,10 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
     gpu.peak_fp4 = optional_peak(map, "peak_fp4");
     gpu.memory_bandwidth = optional_rate(map, "memory_bandwidth");
     gpu.interconnect = optional_rate(map, "interconnect");
+    gpu.nvlink = optional_rate(map, "nvlink");
     gpu.host_link = optional_rate(map, "host_link");
     if (const auto price = map.optional("price")) gpu.price = price->price();
-    if (const auto driver = map.optional("driver")) gpu.driver = driver->text();
+    if (const auto driver = map.optional("driver")) gpu.drivers = read_driver_names(*driver);
     if (gpu.memory.value() == 0) throw memory.value_error("must be above zero");
   }
   return gpus;

@@ -30,7 +30,25 @@ HostTemplate read_host_template(const YamlMap& map, const YamlMap& latencies) {
   return host;
 }
 
+YamlMap root_of(const YamlDocument& document) {
+  return versioned_map(document, "a table of hosts", {"version", "latencies", "pcie", "hosts"});
+}
+
+YamlMap latencies_of(const YamlMap& root) {
+  return root.required("latencies").map({"direct", "pcie", "network"});
+}
+
 }  // namespace
+
+HostLinks built_in_host_links() {
+  const YamlDocument document(std::string(hosts_yaml), "configs/hosts.yaml");
+  const YamlMap root = root_of(document), latencies = latencies_of(root);
+  HostLinks links{latencies.required("direct").seconds(), latencies.required("pcie").seconds(), {}};
+  const YamlMap pcie = root.required("pcie").map({"gen1", "gen2", "gen3", "gen4", "gen5", "gen6"});
+  for (const char* generation : {"gen1", "gen2", "gen3", "gen4", "gen5", "gen6"})
+    links.pcie.push_back(pcie.required(generation).rate());
+  return links;
+}
 
 std::vector<HostTemplate> built_in_hosts() {
   return parse_host_templates(std::string(hosts_yaml), "configs/hosts.yaml");
@@ -38,8 +56,8 @@ std::vector<HostTemplate> built_in_hosts() {
 
 std::vector<HostTemplate> parse_host_templates(std::string text, std::string file) {
   const YamlDocument document(std::move(text), std::move(file));
-  const YamlMap root = versioned_map(document, "a table of hosts", {"version", "latencies", "hosts"});
-  const YamlMap latencies = root.required("latencies").map({"direct", "pcie", "network"});
+  const YamlMap root = root_of(document);
+  const YamlMap latencies = latencies_of(root);
   std::vector<HostTemplate> hosts;
   for (const YamlValue& item : root.required("hosts").list()) {
     const YamlMap map = item.map({"name", "gpu", "gpus", "gpu_links", "network", "network_per_gpu", "price"});

@@ -19,6 +19,13 @@ struct HostTemplate {
   std::optional<DollarsPerHour> price = {};  // of one GPU with its share of the host
 };
 
+/// Links of any host, as configs/hosts.yaml gives them.
+struct HostLinks {
+  Seconds direct_latency, pcie_latency;  // one way, between GPUs of a host
+  std::vector<BitsPerSecond> pcie;       // one direction of 16 lanes, of generations 1, 2, …
+};
+HostLinks built_in_host_links();
+
 /// The hosts of configs/hosts.yaml, in its order.
 std::vector<HostTemplate> built_in_hosts();
 

@@ -14,41 +14,12 @@
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
+#include "core/io/writers/yaml_text.hpp"
 
 namespace dtfm::io {
 namespace {
 
 using Links = std::map<std::pair<int, int>, LinkSummary>;
-
-/// A YAML string in double quotes. Escapes U+0080 to U+009F, U+2028 and U+2029, which some YAML readers
-/// reject or interpret as line ends. `text` must not contain ASCII control characters.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::string_view rest = std::string_view(text).substr(i);
-    const auto second = static_cast<unsigned char>(rest.size() > 1 ? rest[1] : 0);
-    if (text[i] == '\xC2' && second < 0xA0) {
-      result += fmt::format("\\u{:04x}", second);
-      i += 1;
-    } else if (rest.starts_with("\u2028") || rest.starts_with("\u2029")) {
-      result += rest.starts_with("\u2028") ? "\\u2028" : "\\u2029";
-      i += 2;
-    } else {
-      if (text[i] == '"' || text[i] == '\\') result += '\\';
-      result += text[i];
-    }
-  }
-  return result + "\"";
-}
-
-std::string format_latency(Seconds latency) {
-  return fmt::format("{:.6g} ms", latency.value() * 1e3);
-}
-
-std::string format_link_rate(BitsPerSecond rate) {
-  const bool is_fast = rate.value() >= 1e9;
-  return fmt::format("{:.6g} {}", rate.value() / (is_fast ? 1e9 : 1e6), is_fast ? "Gbps" : "Mbps");
-}
 
 /// Throws Error at `option` if the user names a site that was not measured.
 template <class Value>
@@ -102,14 +73,14 @@ std::vector<MeasuredEndpoint> apply_settings(std::vector<MeasuredEndpoint> endpo
 
 std::string format_device(const MeasuredEndpoint& endpoint) {
   std::string line = "  - {";
-  if (!endpoint.machine.empty()) line += fmt::format("name: {}, ", quoted(endpoint.machine));
-  line += "site: " + quoted(endpoint.site);
+  if (!endpoint.machine.empty()) line += fmt::format("name: {}, ", yaml_quoted(endpoint.machine));
+  line += "site: " + yaml_quoted(endpoint.site);
   if (endpoint.machine.empty() && endpoint.gpus_per_host > 1)
     line += fmt::format(", hosts: {}", endpoint.hosts);
   if (endpoint.gpus_per_host > 1) line += fmt::format(", gpus_per_host: {}", endpoint.gpus_per_host);
   if (endpoint.machine.empty() && endpoint.gpus_per_host == 1 && endpoint.hosts > 1)
     line += fmt::format(", count: {}", endpoint.hosts);
-  if (!endpoint.gpu.empty()) line += ", gpu: " + quoted(endpoint.gpu);
+  if (!endpoint.gpu.empty()) line += ", gpu: " + yaml_quoted(endpoint.gpu);
   return line + "}\n";
 }
 
@@ -119,7 +90,7 @@ std::string format_within(const char* within, const std::optional<LinkSettings>&
   if (!link)
     throw Error(option, "is required, because it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)");
   return fmt::format("  - {{within: {}, latency: {}, bandwidth: {}}}  # as specified by the user\n", within,
-                     format_latency(link->latency), format_link_rate(link->bandwidth));
+                     yaml_latency(link->latency), yaml_rate(link->bandwidth));
 }
 
 /// Sites with several machines. A capacity measured between two machines is not that of their sites.
@@ -134,15 +105,15 @@ std::string format_link(const std::vector<MeasuredEndpoint>& endpoints, std::pai
                         const LinkSummary& link, const std::set<std::string>& multi_host) {
   const MeasuredEndpoint &from = endpoints[at(pair.first)], &to = endpoints[at(pair.second)];
   std::string line =
-      fmt::format("  - {{from: {}, to: {}, latency: {}, bandwidth: {}", quoted(from.name()),
-                  quoted(to.name()), format_latency(link.latency), format_link_rate(link.bandwidth));
+      fmt::format("  - {{from: {}, to: {}, latency: {}, bandwidth: {}", yaml_quoted(from.name()),
+                  yaml_quoted(to.name()), yaml_latency(link.latency), yaml_rate(link.bandwidth));
   if (link.capacity && !multi_host.contains(from.site) && !multi_host.contains(to.site))
-    line += ", capacity: " + format_link_rate(*link.capacity);
+    line += ", capacity: " + yaml_rate(*link.capacity);
   line += "}";
   std::string comment;
   const auto add_remark = [&](const std::string& text) { comment += (comment.empty() ? " " : ", ") + text; };
   if (link.is_assumed) add_remark("not measured: copied from the other direction");
-  if (link.spread) add_remark(fmt::format("bandwidth ± {}", format_link_rate(*link.spread)));
+  if (link.spread) add_remark(fmt::format("bandwidth ± {}", yaml_rate(*link.spread)));
   if (!link.time.empty()) add_remark(link.time);
   return line + (comment.empty() ? "" : "  #" + comment) + "\n";
 }
@@ -197,7 +168,7 @@ std::string format_topology(const NetworkMeasurements& measurements, const Links
     has_hosts = has_hosts || endpoint.gpus_per_host > 1;
   }
   std::string text = fmt::format("# Imported by dtfm-topology from {}.\nversion: 1\nname: {}\ndevices:\n",
-                                 measurements.description, quoted(settings.name));
+                                 measurements.description, yaml_quoted(settings.name));
   for (const MeasuredEndpoint& endpoint : endpoints) text += format_device(endpoint);
   text += "links:\n" + format_within("host", settings.within_host, has_hosts, "--within-host") +
           format_within("\"*\"", settings.within_site, has_neighbours, "--within-site");
