@@ -327,6 +327,28 @@ class Kubernetes(Launch):
         self.assert_all_met(4)
 
 
+class Missing(Launch):
+    """Scripts without the program that they start."""
+
+    def test_the_message_says_what_to_install(self):
+        (self.folder / "few").mkdir()
+        for name in ("bash", "dirname", "env"):
+            (self.folder / "few" / name).symlink_to(shutil.which(name))
+        for target, message in (("slurm", "srun is not on the PATH: run this where Slurm is installed, or export --to torchrun"),
+                                ("openmpi", "mpirun is not on the PATH: install Open MPI (openmpi-bin), or export --to torchrun"),
+                                ("dtfm", "python is not on the PATH: activate the environment of DT-FM")):
+            out = self.export(STAGES, "--to", target, "--force")
+            done = subprocess.run([out / f"{target}.sh", "gc"], env={"PATH": str(self.folder / "few")}, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (2, f"{target}.sh: {message}\n"))
+
+    def test_dtfm_outside_of_its_folder(self):
+        self.program("python", "#!/bin/sh\n")
+        out = self.export(STAGES, "--to", "dtfm")
+        done = subprocess.run([out / "dtfm.sh", "gc"], env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (
+            2, "dtfm.sh: there is no dist_runner.py here: start this in the folder of DT-FM (DS3Lab/DT-FM on GitHub)\n"))
+
+
 RECORD = '#!/bin/sh\n{ echo "$CUDA_VISIBLE_DEVICES $*"; } >>"$RECORD"\n'
 
 
@@ -336,7 +358,8 @@ class Trainers(Launch):
         self.program("python", RECORD)
         self.environment["RECORD"] = str(record)
         self.environment.pop("CUDA_VISIBLE_DEVICES", None)
-        subprocess.run([self.folder / "out" / script, host, *arguments], env=self.environment, check=True, timeout=60)
+        (self.folder / "dist_runner.py").touch()
+        subprocess.run([self.folder / "out" / script, host, *arguments], env=self.environment, cwd=self.folder, check=True, timeout=60)
         return sorted(record.read_text().splitlines())
 
     def test_the_processes_of_dtfm_runner(self):
