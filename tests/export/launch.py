@@ -355,7 +355,7 @@ RECORD = '#!/bin/sh\n{ echo "$CUDA_VISIBLE_DEVICES $*"; } >>"$RECORD"\n'
 class Trainers(Launch):
     def recorded(self, script, host, *arguments):
         record = self.folder / "record"
-        self.program("python", RECORD)
+        self.program("python", RECORD.replace("\n", "\n[ \"$1\" = -c ] && exit\n", 1))
         self.environment["RECORD"] = str(record)
         self.environment.pop("CUDA_VISIBLE_DEVICES", None)
         (self.folder / "dist_runner.py").touch()
@@ -373,14 +373,26 @@ class Trainers(Launch):
 
     def test_the_servers_of_petals(self):
         self.export(STAGES, "--to", "petals")
-        self.assertEqual(self.recorded("petals.sh", "ga", "big/model"), [
-            "0 -m petals.cli.run_server big/model --block_indices 3:5 --identity_path pipeline-0-stage-1.id",
-            "1 -m petals.cli.run_server big/model --block_indices 5:7 --identity_path pipeline-1-stage-2.id"])
+        self.assertEqual(self.recorded("petals.sh", "ga", "big/model", "--initial_peers", "/ip4/10.0.0.1/tcp/31337/p2p/Qm"), [
+            "0 -m petals.cli.run_server big/model --block_indices 3:5 --identity_path pipeline-0-stage-1.id "
+            "--initial_peers /ip4/10.0.0.1/tcp/31337/p2p/Qm",
+            "1 -m petals.cli.run_server big/model --block_indices 5:7 --identity_path pipeline-1-stage-2.id "
+            "--initial_peers /ip4/10.0.0.1/tcp/31337/p2p/Qm"])
+
+    def test_petals_does_not_join_the_public_swarm(self):
+        out = self.export(STAGES, "--to", "petals")
+        self.program("python", "#!/bin/sh\nexit 1\n")
+        for arguments, message in (([], "without --initial_peers, servers join the public swarm of Petals: start run_dht as README.md says, "
+                                        "and pass the address that it prints"),
+                                   (["--initial_peers", "x"], "python does not find the package petals: activate the environment with Petals")):
+            done = subprocess.run([out / "petals.sh", "gc", "big/model", *arguments], env=self.environment, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (2, f"petals.sh: {message}\n"))
+        self.assertIn("petals.cli.run_dht", (out / "README.md").read_text())
 
     def test_one_failed_petals_server_ends_the_others(self):
         self.export(STAGES, "--to", "petals")
-        self.program("python", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 9\nexec sleep 300\n")
-        done = subprocess.run([self.folder / "out" / "petals.sh", "gc", "big/model"], env=self.environment, timeout=60)
+        self.program("python", "#!/bin/sh\n[ $1 = -c ] && exit\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 9\nexec sleep 300\n")
+        done = subprocess.run([self.folder / "out" / "petals.sh", "gc", "big/model", "--initial_peers", "x"], env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 9)
 
     def test_trainer_arguments_are_shell_words(self):
