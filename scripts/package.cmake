@@ -19,7 +19,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake C
 install(FILES scripts/lib/dtfmConfig.cmake ${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake DESTINATION ${folder}
   COMPONENT development)
 
-add_custom_target(packed DEPENDS programs documents dtfm_api_io dtfm_export dtfm_simulator_io)
+add_custom_target(packed DEPENDS programs dtfm_api_io dtfm_export dtfm_simulator_io)
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON) # packages contain no tests
 
 set(DTFM_PACKAGE_CONTACT "dtfm developers <dtfm@localhost>" CACHE STRING "Maintainer of the packages")

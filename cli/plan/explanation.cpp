@@ -28,7 +28,7 @@ std::string pace_table(const api::PlanAnswer& answer) {
                                     with_thousands(std::llround(pace.tokens_per_s)),
                                     fmt::format("{:.4g}", pace.model_flops_per_s / 1e12)};
   };
-  Rows rows = {{"When compute is the bottleneck", "iteration s", "compute", "communication", "exposed sync",
+  Rows rows = {{"Is the plan compute-bound?", "iteration s", "compute", "communication", "exposed sync",
                 fmt::format("{}/s", name_of(model_input(answer.problem.job.model))), "model TFLOP/s"},
                row("  now", now)};
   if (const auto& wide = answer.explanation->double_width) {
@@ -62,7 +62,7 @@ std::string format_explanation(const api::PlanAnswer& answer) {
   for (std::size_t i = 0; i < sentences.changes.size(); ++i) {
     const auto& what = found.what_ifs[i];
     if (!what.impossible.empty()) {
-      impossible += fmt::format("  not possible: {}: {}\n", sentences.changes[i], what.impossible);
+      impossible += fmt::format("  not possible: {} ({})\n", sentences.changes[i], what.impossible);
       continue;
     }
     if (what.change == api::Change::link_doubled && (what.gain < min_gain || ++links > max_links)) {
@@ -74,7 +74,7 @@ std::string format_explanation(const api::PlanAnswer& answer) {
   }
   text += fmt::format("\n{}", table(rows));
   if (other_links > 0)
-    text += fmt::format("  {} twice as fast: less\n",
+    text += fmt::format("  {} twice as fast: smaller gain\n",
                         format_count(static_cast<long long>(other_links), "other link"));
   text += impossible + "\n" + pace_table(answer);
   for (const std::string& sentence : sentences.scaling) text += "  " + sentence + "\n";

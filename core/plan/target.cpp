@@ -320,6 +320,9 @@ static_assert(has_row_for_each(targets, Target::dtfm));
 constexpr RemovedTarget removed[] = {
     {"flashflex", "flashflex was removed; use pytorch, which also runs heterogeneous pipelines"},
     {"varuna", "varuna was removed; use pytorch, megatron or deepspeed"},
+    {"petals",
+     "petals takes plans that are made without a target, because it only fine-tunes; plan without one, "
+     "and use dtfm-export --to petals"},
 };
 
 /// Names of one release ago.

@@ -112,7 +112,8 @@ bool has(std::span<const Kind> kinds, Kind kind) {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 
-/// A name that was a target's until the last release, and the message of the error that it is now.
+/// A name that was a target's until the last release, or that of an export for which no plans are made, and
+/// the message of the error that it is.
 struct RemovedTarget {
   std::string_view name, message;
 };

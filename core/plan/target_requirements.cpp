@@ -303,8 +303,9 @@ void check_model(const TargetTraits& target, const Job& job) {
   if (const std::string differences = differences_from_llama(*transformer);
       target.llama_only && !differences.empty())
     reject(
-        fmt::format("the model has {}, but {} trains Llama-like models; use --to megatron, or describe "
-                    "a Llama-like model (norm: rms, gated: true, positions: rotary, biases: false, "
+        fmt::format("the model has {}, but {} trains Llama-like models; use --to megatron, or plan "
+                    "a Llama-like model with --model config.json or in the job (norm: rms, gated: true, "
+                    "positions: rotary, biases: false, "
                     "qk_norm: false)",
                     differences, target.name));
   if (const std::string obstacle = quantization_obstacle(job, 1);

@@ -40,7 +40,9 @@ std::string export_readme(const ExportBundle& bundle, std::span<const Exporter* 
       is_stage_major ? "ranks are numbered stage by stage (stage-major)"
                      : "ranks are numbered pipeline by pipeline (pipeline-major)",
       bundle.master(), bundle.launch.port);
-  text += "\nCopy this folder to the same path on every machine.\n";
+  text +=
+      "\nCopy this folder to the same path on every machine. In commands, MACHINE is the name under "
+      "[Machines](#machines) of\nthe machine on which they run.\n";
   for (const Exporter* target : targets)
     text += fmt::format("\n## {}\n\n{}: {}\n\n{}\n", target->name,
                         target->is_trainer ? "Trainer" : "Launcher", target->what, target->usage);

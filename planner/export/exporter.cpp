@@ -143,8 +143,10 @@ std::span<const Exporter> exporters() {
 const Exporter& find_exporter(std::string_view name) {
   for (const TargetHint& other : target_hints)
     if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.hint));
+  const bool is_known = std::any_of(exporters().begin(), exporters().end(),
+                                    [&](const Exporter& it) { return it.name == name; });
   for (const RemovedTarget& it : removed_targets())
-    if (it.name == name) throw Error("--to", std::string(it.message));
+    if (it.name == name && !is_known) throw Error("--to", std::string(it.message));
   return io::find_row(exporters(), current_name(name), "--to", "unknown");
 }
 

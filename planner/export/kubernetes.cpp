@@ -121,16 +121,19 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter kubernetes_exporter() {
   using namespace kubernetes;
-  return {.name = target_name,
-          .what = "Kubernetes: one pod per rank, pinned to its node",
-          .check = check,
-          .files = files,
-          .read_back = read_back,
-          .usage =
-              "`kubectl apply -f kubernetes.json` starts the image's own program with RANK, WORLD_SIZE, "
-              "MASTER_ADDR and\n"
-              "MASTER_PORT. The machines' addresses must be the nodes' `kubernetes.io/hostname`.",
-          .notes = notes};
+  return {
+      .name = target_name,
+      .what = "Kubernetes: one pod per rank, pinned to its node",
+      .check = check,
+      .files = files,
+      .read_back = read_back,
+      .usage =
+          "Build an image whose program is a rank of your training, push it to a registry of the cluster, "
+          "and export with\n"
+          "`--image NAME`. `kubectl apply -f kubernetes.json` starts it with RANK, WORLD_SIZE, MASTER_ADDR "
+          "and MASTER_PORT.\n"
+          "The machines' addresses must be the nodes' `kubernetes.io/hostname`: pass others with `--hosts`.",
+      .notes = notes};
 }
 
 }  // namespace dtfm::exporter

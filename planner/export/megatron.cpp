@@ -277,20 +277,24 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter megatron_exporter() {
   using namespace megatron;
-  return {
-      .name = target_name,
-      .what = "Megatron-LM (megatron-core 0.16 or later): complete arguments of pretrain_gpt.py",
-      .is_trainer = true,
-      .target = Target::megatron,
-      .orders = traits(Target::megatron).orders,
-      .evidence = Evidence::accepted,
-      .version = "megatron-core 0.16.1; flags of Megatron-LM of August 2026",
-      .settings = exported,
-      .files = files,
-      .read_back = read_back,
-      .usage =
-          "Run `source megatron.sh`; the program is Megatron-LM's `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"`.",
-      .notes = notes};
+  return {.name = target_name,
+          .what = "Megatron-LM (megatron-core 0.16 or later): complete arguments of pretrain_gpt.py",
+          .is_trainer = true,
+          .target = Target::megatron,
+          .orders = traits(Target::megatron).orders,
+          .evidence = Evidence::accepted,
+          .version = "megatron-core 0.16.1; flags of Megatron-LM of August 2026",
+          .settings = exported,
+          .files = files,
+          .read_back = read_back,
+          .usage =
+              "Needs a launcher: `--to megatron,torchrun` (or slurm, openmpi). On every machine, in the "
+              "folder of "
+              "Megatron-LM, with\n"
+              "this folder as `$EXPORT`: `source $EXPORT/megatron.sh`, then `$EXPORT/torchrun.sh MACHINE "
+              "pretrain_gpt.py\n"
+              "\"${MEGATRON_ARGS[@]}\"`.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -71,7 +71,10 @@ Exporter openmpi_exporter() {
           .what = "Open MPI (4 or later): rankfile",
           .files = files,
           .read_back = read_back,
-          .usage = "On one machine that can reach the others: `./openmpi.sh PROGRAM ARGUMENT...`.",
+          .usage =
+              "On one machine that can reach the others by ssh without a password: `./openmpi.sh PROGRAM "
+              "ARGUMENT...`, such as\n"
+              "`./openmpi.sh python3 train.py`.",
           .notes = notes};
 }
 

@@ -11,6 +11,7 @@
 #include "planner/export/script_template.hpp"
 #include "planner/export/trainer_rank_mapping.hpp"
 #include "core/io/text/json_format.hpp"
+#include "core/io/text/suggest.hpp"
 
 namespace dtfm::exporter {
 
@@ -29,7 +30,24 @@ constexpr std::array orders = {RankOrder::pipeline_major, RankOrder::stage_major
 constexpr TargetTraits requirements = {
     .name = target_name, .schedules = schedules, .orders = orders, .uniform_pipelines = false};
 
+/// What distinguishes the model from all that Petals serves; empty if nothing does.
+std::string_view unserved_part(const Job& job) {
+  const auto* model = std::get_if<Transformer>(&job.model);
+  if (model == nullptr) return "is a chain of layers";
+  if (model->encoder) return "is an encoder";
+  if (model->learned_positions) return "has learned positions";
+  if (model->qk_norm != QkNorm::none) return "has norms of queries and keys";
+  if (model->latent.kv_rank > 0) return "has latent attention";
+  if (!model->blocks.empty()) return "has blocks of several kinds";
+  return "";
+}
+
 void check(const ExportBundle& bundle) {
+  if (const std::string_view part = unserved_part(bundle.job); !part.empty())
+    reject(target_name,
+           fmt::format("the model of job {} {}, but Petals serves only Llama, Falcon, BLOOM and Mixtral of "
+                       "Hugging Face; plan one of them with --model config.json, or use --to pytorch",
+                       io::quote(bundle.job.name), part));
   check_runnable(requirements, bundle.plan, bundle.job);
   if (const auto stage = find_stage_across_machines(bundle))
     reject(
@@ -99,16 +117,25 @@ std::vector<std::string> notes(const ExportBundle&) {
 
 Exporter petals_exporter() {
   using namespace petals;
-  return {.name = target_name,
-          .what = "Petals (2.3): one server per stage, with its blocks",
-          .is_trainer = true,
-          .orders = requirements.orders,
-          .version = "Petals 2.3",
-          .check = check,
-          .files = files,
-          .read_back = read_back,
-          .usage = "On every machine: `./petals.sh MACHINE MODEL ARGUMENT...`. No other launcher is needed.",
-          .notes = notes};
+  return {
+      .name = target_name,
+      .what = "Petals (2.3): one server per stage, with its blocks",
+      .is_trainer = true,
+      .orders = requirements.orders,
+      .version = "Petals 2.3",
+      .check = check,
+      .files = files,
+      .read_back = read_back,
+      .usage =
+          "1. On one machine: `python -m petals.cli.run_dht --host_maddrs /ip4/0.0.0.0/tcp/31337 "
+          "--identity_path dht.id`. It prints\n"
+          "   its address, `/ip4/…/tcp/31337/p2p/…`, and must keep running.\n"
+          "2. On every machine: `./petals.sh MACHINE MODEL --initial_peers ADDRESS`. MODEL is the name of "
+          "the plan's model at\n"
+          "   Hugging Face, or a folder with it. No other launcher is needed.\n"
+          "3. In your own program: `AutoDistributedModelForCausalLM.from_pretrained(MODEL, "
+          "initial_peers=[ADDRESS])` of Petals.",
+      .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -50,7 +50,9 @@ Exporter slurm_exporter() {
           .what = "Slurm (22.05 or later): arbitrary distribution",
           .files = files,
           .read_back = read_back,
-          .usage = "In an allocation (salloc, sbatch) of the machines: `./slurm.sh PROGRAM ARGUMENT...`.",
+          .usage =
+              "In an allocation (salloc, sbatch) of the machines: `./slurm.sh PROGRAM ARGUMENT...`, such as "
+              "`./slurm.sh python3\ntrain.py`.",
           .notes = notes};
 }
 

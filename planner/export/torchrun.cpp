@@ -103,13 +103,17 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter torchrun_exporter() {
   using namespace torchrun;
-  return {.name = target_name,
-          .what = "torchrun (PyTorch 1.13 or later) with static rendezvous",
-          .check = check,
-          .files = files,
-          .read_back = read_back,
-          .usage = "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.",
-          .notes = notes};
+  return {
+      .name = target_name,
+      .what = "torchrun (PyTorch 1.13 or later) with static rendezvous",
+      .check = check,
+      .files = files,
+      .read_back = read_back,
+      .usage =
+          "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`. PROGRAM is that of the trainer, or "
+          "your own, which gets\n"
+          "its rank in RANK, and finds the layers of the rank in rank_table.json.",
+      .notes = notes};
 }
 
 }  // namespace dtfm::exporter

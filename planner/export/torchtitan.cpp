@@ -313,20 +313,23 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter torchtitan_exporter() {
   using namespace torchtitan;
-  return {.name = target_name,
-          .what = "torchtitan 0.3.0: a complete configuration module, dtfm_plan.py, and schedules as tables",
-          .is_trainer = true,
-          .target = Target::torchtitan,
-          .orders = traits(Target::torchtitan).orders,
-          .evidence = Evidence::accepted,
-          .version = "torchtitan 0.3.0",
-          .settings = exported,
-          .files = files,
-          .read_back = read_back,
-          .usage =
-              "In this folder, with `PYTHONPATH=.`, the program is `-m torchtitan.train --module dtfm_plan "
-              "--config dtfm_plan`.",
-          .notes = notes};
+  return {
+      .name = target_name,
+      .what = "torchtitan 0.3.0: a complete configuration module, dtfm_plan.py, and schedules as tables",
+      .is_trainer = true,
+      .target = Target::torchtitan,
+      .orders = traits(Target::torchtitan).orders,
+      .evidence = Evidence::accepted,
+      .version = "torchtitan 0.3.0",
+      .settings = exported,
+      .files = files,
+      .read_back = read_back,
+      .usage =
+          "Needs a launcher: `--to torchtitan,torchrun`. On every machine, in this folder: `PYTHONPATH=. "
+          "./torchrun.sh MACHINE\n"
+          "-m torchtitan.train --module dtfm_plan --config dtfm_plan`. Slurm and Open MPI start `python3 -m "
+          "torchtitan.train …`.",
+      .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -23,25 +23,26 @@ class ExplanationFormatter {
   std::vector<std::string> bottleneck_summary() const {
     const auto& [dominant, savings, shares, resource, parts, critical_path, peak_memory] = e_.bottleneck;
     std::vector<std::string> sentences = {
-        fmt::format("{}: without it alone, an iteration would take {} s instead of {} s (−{})",
+        fmt::format("{}: if it took no time, an iteration would take {} s instead of {} s (−{})",
                     format_bottleneck_kind(dominant.kind),
                     short_seconds(std::max(0.0, e_.now.iteration_s - dominant.seconds)),
                     short_seconds(e_.now.iteration_s), format_percent(dominant.share)),
         other_savings(), time_shares(shares)};
-    sentences.push_back(fmt::format("critical path of the slowest pipeline: {} s compute, {} s communication",
-                                    short_seconds(critical_path.compute_s),
-                                    short_seconds(critical_path.sending_s)));
+    sentences.push_back(fmt::format(
+        "critical path of the slowest pipeline: {} s compute, {} s communication, during which other stages "
+        "may compute",
+        short_seconds(critical_path.compute_s), short_seconds(critical_path.sending_s)));
     sentences.push_back(fmt::format("largest critical-path share: {}, {} s", format_resource(resource),
                                     short_seconds(resource.seconds)));
     if (resource.latency_s > 0)
-      sentences.push_back(fmt::format("of these, {} s are latency and the rest depends on the bytes",
+      sentences.push_back(fmt::format("of this, {} s is latency, and the rest depends on the number of bytes",
                                       short_seconds(resource.latency_s)));
-    sentences.push_back(fmt::format("warm-up and cool-down take {} s{}; the steady state takes {} s",
-                                    short_seconds(parts.fill_s),
-                                    parts.fill_s > parts.steady_s ? " (few micro-batches for the depth)" : "",
-                                    short_seconds(parts.steady_s)));
     sentences.push_back(fmt::format(
-        "after it: {} s exposed gradient synchronization, {} s optimizer step, {} s overhead",
+        "warm-up and cool-down take {} s{}; the steady state takes {} s", short_seconds(parts.fill_s),
+        parts.fill_s > parts.steady_s ? " (there are few micro-batches for this number of stages)" : "",
+        short_seconds(parts.steady_s)));
+    sentences.push_back(fmt::format(
+        "after the pipelines: {} s exposed gradient synchronization, {} s optimizer step, {} s overhead",
         short_seconds(parts.sync_s), short_seconds(parts.update_s), short_seconds(parts.overhead_s)));
     if (peak_memory) sentences.push_back(memory(*peak_memory));
     return sentences;
@@ -57,10 +58,10 @@ class ExplanationFormatter {
       case cost::Change::access_doubled:
         return fmt::format("uplinks and downlinks of {} twice as fast", site(what.first));
       case cost::Change::pipeline_removed:
-        return fmt::format("one device fewer: without pipeline {} ({})", what.first, ids(what.devices));
+        return fmt::format("one device fewer, and so no pipeline {} ({})", what.first, ids(what.devices));
       case cost::Change::pipeline_added:
         return what.devices.empty()
-                   ? "one device more: another pipeline"
+                   ? "another pipeline"
                    : fmt::format("another pipeline, on unused devices ({})", ids(what.devices));
       case cost::Change::activations_halved:
         return "activations compressed × 2";
@@ -122,16 +123,16 @@ class ExplanationFormatter {
     }
     sentences.push_back(
         e_.compute_bound_compression
-            ? fmt::format("this plan would be compute-bound with × {:.3g} more compression of activations "
-                          "and gradients",
-                          *e_.compute_bound_compression)
-            : fmt::format(
-                  "this plan would not be compute-bound even with × {:g} more compression of activations and "
-                  "gradients: latency{} remains",
-                  cost::max_compression,
-                  planned_.problem.job.execution.compression.bandwidth_threshold
-                      ? ", and what is sent uncompressed,"
-                      : ""));
+            ? fmt::format(
+                  "this plan would be compute-bound if activations and gradients were compressed × {:.3g} "
+                  "more",
+                  *e_.compute_bound_compression)
+            : fmt::format("this plan would not be compute-bound even if activations and gradients were "
+                          "compressed × {:g} more: latency{} remains",
+                          cost::max_compression,
+                          planned_.problem.job.execution.compression.bandwidth_threshold
+                              ? ", and what is sent uncompressed,"
+                              : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(compute_bound_width_note(*model));
     return sentences;
@@ -148,8 +149,8 @@ class ExplanationFormatter {
       if (it.kind != e_.bottleneck.dominant.kind && it.share >= min_share) others.push_back(it);
     std::stable_sort(others.begin(), others.end(),
                      [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-    if (others.empty()) return "without any other part alone, it would take as long";
-    std::string text = "without one of the others alone:";
+    if (others.empty()) return "each of the others alone would save less than 0.1 %";
+    std::string text = "the same for each of the others:";
     for (std::size_t i = 0; i < others.size(); ++i)
       text += fmt::format("{} {} −{}", i > 0 ? "," : "", format_bottleneck_kind(others[i].kind),
                           format_percent(others[i].share));
@@ -162,7 +163,7 @@ class ExplanationFormatter {
     std::string text = fmt::format("where the time goes: {} compute of the busiest stage",
                                    format_percent(all_s > 0 ? shares.compute_s / all_s : 0));
     if (shares.exchange_s > 0)
-      text += fmt::format(" ({} of the iteration are exchanges inside the stage)",
+      text += fmt::format(" ({} of the iteration is communication inside the stage)",
                           format_percent(shares.exchange_s / all_s));
     const auto add = [&](double seconds, std::string_view name) {
       if (seconds > 0) text += fmt::format(", {} {}", format_percent(seconds / all_s), name);
@@ -207,42 +208,46 @@ class ExplanationFormatter {
   }
   static std::string host_name(const Device& device) { return device.id.substr(0, device.id.find(':')); }
 
+  /// How much of a message is exposed, and why.
   std::string exposure(const cost::MessageReason& it) const {
     using Exposure = cost::MessageReason::Exposure;
+    const std::string exposed = fmt::format("{} s per iteration are exposed", short_seconds(it.exposed_s));
     switch (it.exposure) {
       case Exposure::hidden:
         return it.warm_up > 1 ? fmt::format(
-                                    "hidden behind {} warm-up micro-batches that the stage computes "
-                                    "ahead of the next one",
-                                    it.warm_up)
-                              : "hidden, except at the beginning and the end";
+                                    "{}, and the rest is hidden behind {} warm-up micro-batches that the "
+                                    "stage computes ahead of the next one",
+                                    exposed, it.warm_up)
+                              : exposed + " at the beginning and the end, and the rest is hidden";
       case Exposure::busy_link:
-        return "the link is busy for longer than any stage computes, so no schedule hides it";
+        return exposed +
+               ", because the link is busy for longer than any stage computes, so no schedule can hide it";
       case Exposure::round_trip:
         return it.warm_up > 1 ? fmt::format(
-                                    "{} warm-up micro-batches ahead of the next stage do not cover "
-                                    "the round trip",
-                                    it.warm_up)
-                              : "strict 1F1B waits for the round trip of every micro-batch";
+                                    "{}, because {} warm-up micro-batches ahead of the next stage do not "
+                                    "cover the round trip",
+                                    exposed, it.warm_up)
+                              : exposed + ", because 1F1B waits for the round trip of every micro-batch";
       case Exposure::blocking:
-        return "devices do not compute while they send or wait";
+        return exposed + ", because devices do not compute while they send or wait";
       case Exposure::order:
         break;
     }
-    return fmt::format("the order of {} waits for it", name_of(planned_.plan.execution.schedule));
+    return fmt::format("{}, because the order in which {} computes waits for it", exposed,
+                       name_of(planned_.plan.execution.schedule));
   }
 
   std::string message(const cost::MessageReason& it) const {
     const std::size_t count = planned_.plan.pipelines[at(it.pipeline)].stages.size();
     std::string text = fmt::format(
-        "{} → {}: {} s per micro-batch there and back ({} s latency), exposed {} s per iteration: {}",
+        "{} → {}: activations there and gradients back take {} s per micro-batch ({} s of it latency); {}",
         short_stage(it.pipeline, at(it.stage)), short_stage(it.pipeline, (at(it.stage) + 1) % count),
-        short_seconds(it.trip_s), short_seconds(it.latency_s), short_seconds(it.exposed_s), exposure(it));
-    if (it.flow.from >= 0) text += "; limited by " + limit(it.flow);
+        short_seconds(it.trip_s), short_seconds(it.latency_s), exposure(it));
+    if (it.flow.from >= 0) text += "; the limit is " + limit(it.flow);
     if (!it.shared) return text;
     const bool is_same = it.shared->kind == it.flow.kind && it.shared->is_up == it.flow.is_up;
-    if (!is_same) text += ", and by " + limit(*it.shared);
-    text += fmt::format(", which all messages keep busy for {} of the iteration",
+    if (!is_same) text += ", and " + limit(*it.shared);
+    text += fmt::format(", which all messages together keep busy for {} of the iteration",
                         format_percent(it.shared->busy_s / e_.now.iteration_s));
     return text;
   }
@@ -251,11 +256,12 @@ class ExplanationFormatter {
     const std::string saved = fmt::format("eager-1f1b with longer warm-ups would save {} s per iteration",
                                           short_seconds(it.saved_s));
     if (it.stage < 0) return saved + ", and fits in memory";
-    return fmt::format(
-        "{}, but {} would hold {} and lack {:.1f} GB{}", saved, short_stage(it.pipeline, at(it.stage)),
-        format_count(it.micro_batches, "more micro-batch"), it.deficit_bytes / 1e9,
-        it.fitting_s > 0 ? fmt::format("; what fits in memory would save {} s", short_seconds(it.fitting_s))
-                         : "");
+    return fmt::format("{}, but {} would hold {} and exceed memory by {:.1f} GB{}", saved,
+                       short_stage(it.pipeline, at(it.stage)),
+                       format_count(it.micro_batches, "more micro-batch"), it.deficit_bytes / 1e9,
+                       it.fitting_s > 0
+                           ? fmt::format("; what fits in memory would save {} s", short_seconds(it.fitting_s))
+                           : "");
   }
 
   /// Of the stages that wait longest for their host links.
@@ -286,11 +292,12 @@ class ExplanationFormatter {
     if (it.limit == Limit::compute)
       text += fmt::format("with one more layer it would be the busiest stage ({})", change);
     if (it.limit == Limit::messages)
-      text += fmt::format("one more layer would not help ({}): the iteration waits for messages", change);
+      text +=
+          fmt::format("one more layer would not help ({}), because the iteration waits for messages", change);
     if (it.limit == Limit::none) text += fmt::format("one more layer would help: {}", change);
     if (it.without_s > 0)
       text += fmt::format(
-          "; without it, the iteration would take {} s{}", short_seconds(it.without_s),
+          "; without this stage, the iteration would take {} s{}", short_seconds(it.without_s),
           it.shortens_round_trip ? ", because its few layers shorten a round trip for which 1F1B waits" : "");
     return text;
   }
@@ -302,13 +309,27 @@ class ExplanationFormatter {
     if (first.gpu >= 0) text += fmt::format(" ({})", topology_.gpus[at(first.gpu)].name);
     if (!it.unknown.empty()) return fmt::format("{}: {}", text, it.unknown);
     if (it.deficit_bytes > 0)
-      return fmt::format("{}: a stage of one layer would exceed memory by {:.1f} GB", text,
+      return fmt::format("{}: another stage of one layer there would exceed memory by {:.1f} GB", text,
                          it.deficit_bytes / 1e9);
     if (it.with_s > 0)
       return fmt::format(
-          "{}: a stage of one layer, at its best place, would make the iteration {} s instead of {} s", text,
-          short_seconds(it.with_s), short_seconds(e_.now.iteration_s));
-    return text + ": no single stage can be added";
+          "{}: another stage of one layer there, at its best place, would make the iteration {} s instead of "
+          "{} s",
+          text, short_seconds(it.with_s), short_seconds(e_.now.iteration_s));
+    return fmt::format("{}: another stage was not tried, because {}", text, no_stage_reason());
+  }
+
+  /// Why cost::explain_devices tries no stage on unused devices.
+  std::string no_stage_reason() const {
+    const Job& job = planned_.problem.job;
+    if (stage_chunks(job) > 1)
+      return fmt::format("every device has {} chunks in schedule {}", stage_chunks(job),
+                         name_of(job.execution.schedule));
+    if (traits(job.execution.optimizer_sharding).gradients)
+      return fmt::format("{} requires the same stages in all pipelines",
+                         name_of(job.execution.optimizer_sharding));
+    if (job.parallelism.uniform_pipelines) return "all pipelines must be uniform";
+    return "no host has enough of them, or no stage has two layers";
   }
 
   /// "stage 2 (cloud/0:5)"

@@ -135,7 +135,7 @@ TEST_CASE("an explanation is written with its sentences and the names of kinds a
   CHECK(
       json["changes"].dump() ==
       R"([{"change":"link_doubled","description":"links inside s0 twice as fast","iteration_time_s":3.0,"gain":0.25,"fits":true},)"
-      R"json({"change":"pipeline_removed","description":"one device fewer: without pipeline 0 (s0/2)","impossible":"too few devices"}])json");
+      R"json({"change":"pipeline_removed","description":"one device fewer, and so no pipeline 0 (s0/2)","impossible":"too few devices"}])json");
   CHECK(json["compute_bound"].dump() == R"({"compression":null,"width":2.0})");
 }
 

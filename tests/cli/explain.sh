@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --explain: the bottleneck, what-ifs, and when compute becomes the bottleneck, in text and JSON, for a search
+# --explain: the bottleneck, what-ifs, and when a plan is compute-bound, in text and JSON, for a search
 # and a score.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
@@ -10,8 +10,8 @@ run "${small[@]}" --evaluations 40 --explain -o plan.json
 expect_status 0 --explain
 for words in 'Bottleneck' 'critical path of the slowest pipeline: ' 'uses the largest share of its memory, ' \
   'What if, one change at a time' 'activations compressed × 2' 'micro-batch 2 instead of 1' \
-  'When compute is the bottleneck' 'hidden size × 2' 'a plan is compute-bound if exposed communication, between stages and of gradients, takes less than 5 %' \
-  'where the time goes: ' 'Messages between stages of the slowest pipeline' 'exposed '; do
+  'Is the plan compute-bound?' 'hidden size × 2' 'a plan is compute-bound if exposed communication, between stages and of gradients, takes less than 5 %' \
+  'where the time goes: ' 'activations there and gradients back take' 'Messages between stages of the slowest pipeline' 'exposed '; do
   expect_in "$out" "$words"
 done
 python3 - plan.json <<'END_OF_PYTHON' || fail 'the explanation in the plan file'

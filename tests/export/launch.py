@@ -85,12 +85,13 @@ class Launch(unittest.TestCase):
 # torchrun's static rendezvous: ranks are the running sum of the agents' processes in the order of the agents'
 # ranks.
 TORCHRUN = r"""#!/usr/bin/env python3
-import argparse, os, pathlib, subprocess, sys, time
+import argparse, os, pathlib, socket, subprocess, sys, time
 parser = argparse.ArgumentParser(allow_abbrev=False)
 for option in ("--nnodes", "--nproc_per_node", "--node_rank", "--master_port"): parser.add_argument(option, type=int)
-parser.add_argument("--master_addr")
+for option in ("--master_addr", "--rdzv_conf"): parser.add_argument(option)
 parser.add_argument("program", nargs=argparse.REMAINDER)
 it = parser.parse_args()
+if it.node_rank == 0: listener = socket.create_server((it.master_addr, it.master_port))
 store = pathlib.Path(os.environ["STORE"])
 (store / f"{it.node_rank}.part").write_text(str(it.nproc_per_node))
 (store / f"{it.node_rank}.part").rename(store / str(it.node_rank))
@@ -105,14 +106,24 @@ sys.exit(max(worker.wait() for worker in workers))
 """
 
 
+ADDRESSES = {"ga": "127.0.0.11", "gb": "127.0.0.12", "gc": "127.0.0.13"}
+START_ON_OTHERS = "{}: start it on the other machines, too (2, listed in README.md), within {} s (DTFM_START_TIMEOUT)\n"
+
+
 class Torchrun(Launch):
+    addresses = ADDRESSES  # of the machines; without them, their names
+
+    def export(self, pipelines, *options):
+        (self.folder / "hosts").write_text("".join(f"{host} {address}\n" for host, address in self.addresses.items()))
+        return super().export(pipelines, *(["--hosts", self.folder / "hosts"] if self.addresses else []), *options)
+
     def start(self, pipelines, *options):
         self.program("torchrun", TORCHRUN)
-        self.program("getent", "#!/bin/sh\n")  # finds every machine
         (self.folder / "store").mkdir()
-        out, worker = self.export(pipelines, "--to", "torchrun", *options), self.worker()
-        self.run_all([([out / "torchrun.sh", host, *worker], {"TEST_HOST": host, "STORE": str(self.folder / "store")})
-                      for host in ("ga", "gb", "gc")])
+        port = free_ports(9) + 8  # the workers use those before it
+        out, worker = self.export(pipelines, "--to", "torchrun", "--port", str(port), *options), self.worker()
+        self.run_all([([out / "torchrun.sh", address, *worker], {"TEST_HOST": host, "STORE": str(self.folder / "store")})
+                      for host, address in ADDRESSES.items()])
         self.assert_all_met(6)
 
     def test_an_agent_for_each_gpu(self):
@@ -131,53 +142,81 @@ class Torchrun(Launch):
 
     def test_one_failure_ends_the_others(self):
         self.program("torchrun", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 7\nexec sleep 300\n")
-        self.program("getent", "#!/bin/sh\n")
         out = self.export(STAGES, "--to", "torchrun")
-        done = subprocess.run([out / "torchrun.sh", "gc", "true"], env=self.environment, timeout=60)
+        done = subprocess.run([out / "torchrun.sh", ADDRESSES["gc"], "true"], env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 7)
 
-    def test_a_master_that_does_not_resolve(self):
-        """gc, of rank 0."""
+    def rejected(self, host, *options, program="torchrun.sh", **environment):
+        """Starts a script on a machine that is not of rank 0 (gc). Returns what it prints."""
         self.program("torchrun", "#!/bin/sh\necho started\n")
+        out = self.export(IN_BLOCKS, *options, "--force")
+        done = subprocess.run([out / program, host, "true"], env={**self.environment, **environment}, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        return done.stderr
+
+    EVERY_SCRIPT = ((["--to", "torchrun"], "torchrun.sh"), (["--to", "pytorch"], "start.sh"),
+                    (["--to", "torchrun", "--agents", "host", "--order", "pipeline-major"], "torchrun.sh"))
+
+    def test_a_master_that_does_not_resolve(self):
+        self.addresses = {}
         for name in ("getent", "python3"):
             self.program(name, "#!/bin/sh\nexit 2\n")
-        for options, script in ((["--to", "torchrun"], "torchrun.sh"), (["--to", "pytorch"], "start.sh"),
-                                (["--to", "torchrun", "--agents", "host", "--order", "pipeline-major"], "torchrun.sh")):
-            out = self.export(IN_BLOCKS, *options, "--force")
-            done = subprocess.run([out / script, "ga", "true"], env=self.environment, capture_output=True, text=True, timeout=60)
-            self.assertEqual((done.returncode, done.stdout), (2, ""))
-            self.assertEqual(done.stderr, f"{script}: the address of rank 0, 'gc', does not resolve: pass --hosts to dtfm-export, or "
-                                          "add it to /etc/hosts\n")
+        for options, script in self.EVERY_SCRIPT:
+            self.assertEqual(self.rejected("ga", *options, program=script),
+                             f"{script}: the address of rank 0, 'gc', does not resolve: pass --hosts to dtfm-export, or "
+                             "add it to /etc/hosts\n")
 
-    def test_a_numeric_address_resolves(self):
+    def test_a_master_that_is_not_started(self):
+        port = str(free_ports(1))
+        for options, script in self.EVERY_SCRIPT:
+            self.assertEqual(self.rejected(ADDRESSES["ga"], *options, "--port", port, program=script, DTFM_START_TIMEOUT="1"),
+                             START_ON_OTHERS.format(script, 1) +
+                             f"{script}: rank 0 does not listen on '127.0.0.13' port {port} after 1 s: start {script} there, too\n")
+
+    def test_a_master_that_does_not_answer(self):
+        self.program("timeout", '#!/bin/sh\ncase "$*" in */dev/tcp/*) exit 124;; esac\nshift\nexec "$@"\n')
+        for options, script in self.EVERY_SCRIPT:
+            self.assertEqual(self.rejected(ADDRESSES["ga"], *options, program=script),
+                             START_ON_OTHERS.format(script, 300) +
+                             f"{script}: cannot connect to rank 0, '127.0.0.13' port 29500: that machine is off, its address is wrong "
+                             "(pass --hosts to dtfm-export), or a firewall blocks the port (--port)\n")
+
+    def test_a_master_that_listens(self):
         self.program("torchrun", "#!/bin/sh\necho started\n")
-        (self.folder / "hosts").write_text("ga 10.255.255.1\ngb 10.255.255.2\ngc 10.255.255.3\n")
-        out = self.export(STAGES, "--to", "torchrun", "--hosts", self.folder / "hosts")
-        done = subprocess.run([out / "torchrun.sh", "10.255.255.2", "true"], env=self.environment, capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "started\n", ""))
+        with socket.create_server((ADDRESSES["gc"], 0)) as listener:
+            out = self.export(STAGES, "--to", "torchrun", "--port", str(listener.getsockname()[1]))
+            done = subprocess.run([out / "torchrun.sh", ADDRESSES["gb"], "true"], env=self.environment, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "started\n", START_ON_OTHERS.format("torchrun.sh", 300)))
+
+    def test_one_machine_needs_no_address(self):
+        self.addresses = {}
+        self.program("torchrun", '#!/bin/sh\necho "$*"\n')
+        out = self.export([[[(0, 7), "lab:0"]], [[(0, 7), "lab:1"]]], "--to", "torchrun")
+        done = subprocess.run([out / "torchrun.sh", "lab", "true"], env=self.environment, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("--master_addr 127.0.0.1 ", done.stdout)
 
     def test_no_torchrun(self):
         out = self.export(STAGES, "--to", "pytorch")
         (self.folder / "few").mkdir()
         for name in ("bash", "dirname", "env"):
             (self.folder / "few" / name).symlink_to(shutil.which(name))
-        done = subprocess.run([out / "start.sh", "gc"], env={"PATH": str(self.folder / "few")}, capture_output=True, text=True)
+        done = subprocess.run([out / "start.sh", ADDRESSES["gc"]], env={"PATH": str(self.folder / "few")}, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr),
                          (2, "start.sh: torchrun is not on the PATH: activate the environment with PyTorch\n"))
 
     def test_start_sh_starts_the_program_of_the_trainer(self):
         self.program("torchrun", '#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES ${NCCL_ALGO-none} ${OMP_NUM_THREADS-none} $*"\n')
-        self.program("getent", "#!/bin/sh\n")
         for key in ("NCCL_ALGO", "OMP_NUM_THREADS"):
             self.environment.pop(key, None)
         for target, algorithm in (("pytorch", "none"), ("deepspeed", "Ring"), ("pytorch-pipelining", "Ring")):
             out = self.export(STAGES, "--to", target, "--port", "9000", "--force")
-            done = subprocess.run([out / "start.sh", "ga", "--steps", "3"], env=self.environment, capture_output=True, text=True)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            done = subprocess.run([out / "start.sh", ADDRESSES["gc"], "--steps", "3"], env=self.environment, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, START_ON_OTHERS.format("start.sh", 300)))
             common = "--nnodes 6 --nproc_per_node 1"
             self.assertEqual(sorted(done.stdout.splitlines()), [
-                f"{gpu} {algorithm} 1 {common} --node_rank {rank} --master_addr gc --master_port 9000 {out}/train.py --steps 3"
-                for gpu, rank in enumerate((2, 5))])
+                f"{gpu} {algorithm} 1 {common} --node_rank {rank} --master_addr {ADDRESSES['gc']} --master_port 9000 "
+                f"--rdzv_conf timeout=300 {out}/train.py --steps 3" for gpu, rank in enumerate((4, 0, 3))])
             done = subprocess.run([out / "start.sh"], env=self.environment, capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (2, "usage: start.sh MACHINE [OPTION...] # of train.py\n"))
 
@@ -288,16 +327,39 @@ class Kubernetes(Launch):
         self.assert_all_met(4)
 
 
+class Missing(Launch):
+    """Scripts without the program that they start."""
+
+    def test_the_message_says_what_to_install(self):
+        (self.folder / "few").mkdir()
+        for name in ("bash", "dirname", "env"):
+            (self.folder / "few" / name).symlink_to(shutil.which(name))
+        for target, message in (("slurm", "srun is not on the PATH: run this where Slurm is installed, or export --to torchrun"),
+                                ("openmpi", "mpirun is not on the PATH: install Open MPI (openmpi-bin), or export --to torchrun"),
+                                ("dtfm", "python is not on the PATH: activate the environment of DT-FM")):
+            out = self.export(STAGES, "--to", target, "--force")
+            done = subprocess.run([out / f"{target}.sh", "gc"], env={"PATH": str(self.folder / "few")}, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (2, f"{target}.sh: {message}\n"))
+
+    def test_dtfm_outside_of_its_folder(self):
+        self.program("python", "#!/bin/sh\n")
+        out = self.export(STAGES, "--to", "dtfm")
+        done = subprocess.run([out / "dtfm.sh", "gc"], env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (
+            2, "dtfm.sh: there is no dist_runner.py here: start this in the folder of DT-FM (DS3Lab/DT-FM on GitHub)\n"))
+
+
 RECORD = '#!/bin/sh\n{ echo "$CUDA_VISIBLE_DEVICES $*"; } >>"$RECORD"\n'
 
 
 class Trainers(Launch):
     def recorded(self, script, host, *arguments):
         record = self.folder / "record"
-        self.program("python", RECORD)
+        self.program("python", RECORD.replace("\n", "\n[ \"$1\" = -c ] && exit\n", 1))
         self.environment["RECORD"] = str(record)
         self.environment.pop("CUDA_VISIBLE_DEVICES", None)
-        subprocess.run([self.folder / "out" / script, host, *arguments], env=self.environment, check=True, timeout=60)
+        (self.folder / "dist_runner.py").touch()
+        subprocess.run([self.folder / "out" / script, host, *arguments], env=self.environment, cwd=self.folder, check=True, timeout=60)
         return sorted(record.read_text().splitlines())
 
     def test_the_processes_of_dtfm_runner(self):
@@ -311,14 +373,26 @@ class Trainers(Launch):
 
     def test_the_servers_of_petals(self):
         self.export(STAGES, "--to", "petals")
-        self.assertEqual(self.recorded("petals.sh", "ga", "big/model"), [
-            "0 -m petals.cli.run_server big/model --block_indices 3:5 --identity_path pipeline-0-stage-1.id",
-            "1 -m petals.cli.run_server big/model --block_indices 5:7 --identity_path pipeline-1-stage-2.id"])
+        self.assertEqual(self.recorded("petals.sh", "ga", "big/model", "--initial_peers", "/ip4/10.0.0.1/tcp/31337/p2p/Qm"), [
+            "0 -m petals.cli.run_server big/model --block_indices 3:5 --identity_path pipeline-0-stage-1.id "
+            "--initial_peers /ip4/10.0.0.1/tcp/31337/p2p/Qm",
+            "1 -m petals.cli.run_server big/model --block_indices 5:7 --identity_path pipeline-1-stage-2.id "
+            "--initial_peers /ip4/10.0.0.1/tcp/31337/p2p/Qm"])
+
+    def test_petals_does_not_join_the_public_swarm(self):
+        out = self.export(STAGES, "--to", "petals")
+        self.program("python", "#!/bin/sh\nexit 1\n")
+        for arguments, message in (([], "without --initial_peers, servers join the public swarm of Petals: start run_dht as README.md says, "
+                                        "and pass the address that it prints"),
+                                   (["--initial_peers", "x"], "python does not find the package petals: activate the environment with Petals")):
+            done = subprocess.run([out / "petals.sh", "gc", "big/model", *arguments], env=self.environment, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (2, f"petals.sh: {message}\n"))
+        self.assertIn("petals.cli.run_dht", (out / "README.md").read_text())
 
     def test_one_failed_petals_server_ends_the_others(self):
         self.export(STAGES, "--to", "petals")
-        self.program("python", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 9\nexec sleep 300\n")
-        done = subprocess.run([self.folder / "out" / "petals.sh", "gc", "big/model"], env=self.environment, timeout=60)
+        self.program("python", "#!/bin/sh\n[ $1 = -c ] && exit\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 9\nexec sleep 300\n")
+        done = subprocess.run([self.folder / "out" / "petals.sh", "gc", "big/model", "--initial_peers", "x"], env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 9)
 
     def test_trainer_arguments_are_shell_words(self):

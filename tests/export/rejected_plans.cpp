@@ -195,6 +195,15 @@ TEST_CASE("models that are not transformers are rejected") {
     CHECK_THAT(rejection_message(name, bundle), contains("chain of layers"));
 }
 
+TEST_CASE("models that Petals does not serve are rejected") {
+  CHECK(error_message([] { make_export_files(worked_example, {"petals"}); }) ==
+        "petals: the model of job `worked` has learned positions, but Petals serves only Llama, Falcon, BLOOM "
+        "and Mixtral of Hugging Face; plan one of them with --model config.json, or use --to pytorch");
+  ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
+  std::get<Transformer>(bundle.job.model).qk_norm = QkNorm::head;
+  CHECK_THAT(rejection_message("petals", bundle), contains("has norms of queries and keys"));
+}
+
 TEST_CASE("GPUs that Kubernetes cannot choose and ranks that torchrun agents cannot have are rejected") {
   CHECK(error_message([] { make_export_files(worked_example, {"kubernetes"}); }) ==
         "kubernetes: plan distinguishes GPUs of host gc; Kubernetes cannot choose a GPU index; use --any-gpu "

@@ -22,7 +22,7 @@ PlanConstraints kind_for(std::string_view name) {
   kind.is_uniform = name != "pytorch";
   const auto target = find_exporter(name).target;
   kind.max_tensor = (target && !traits(*target).tensor_parallelism) || name == "petals" ? 1 : 3;
-  kind.is_llama = name == "torchtitan";
+  kind.is_llama = requires_llama(name);
   return kind;
 }
 

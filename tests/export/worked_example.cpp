@@ -12,7 +12,8 @@ using namespace exporter;
 namespace {
 
 std::string file(const std::string& target, const char* name, std::optional<RankOrder> order = {}) {
-  return file_text(make_export_files(worked_example, {target}, {}, order), name);
+  const std::string plan = target == "petals" ? example_for(target) : worked_example;
+  return file_text(make_export_files(plan, {target}, {}, order), name);
 }
 
 bool has(const std::string& text, std::string_view part) {

@@ -550,4 +550,7 @@ TEST_CASE("a job for a target has the settings that it runs and may not have oth
         "job.yaml:5:9: `target`: unknown `megatorn`; did you mean `megatron`?");
   CHECK(error_in(small + "target: varuna\n") ==
         "job.yaml:5:9: `target`: varuna was removed; use pytorch, megatron or deepspeed");
+  CHECK(error_in(small + "target: petals\n") ==
+        "job.yaml:5:9: `target`: petals takes plans that are made without a target, because it only fine-tunes; "
+        "plan without one, and use dtfm-export --to petals");
 }

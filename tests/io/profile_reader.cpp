@@ -1,5 +1,8 @@
 #include "core/io/readers/profile_reader.hpp"
 
+#include <tuple>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/io/readers/job_reader.hpp"
@@ -80,7 +83,26 @@ TEST_CASE("a job names shipped profiles from any folder") {
   });
   CHECK(error.ends_with(
       "nor is it a shipped profile (these are v100, h100-gpt3-xl, h100-gpt3-6.7b, h100-llama-3-8b, "
-      "h200-gpt3-xl, h200-gpt3-6.7b, h200-llama-3-8b)"));
+      "h200-gpt3-xl, h200-gpt3-6.7b, h200-llama-3-8b, v100-opt-350m, a100-opt-350m, gh200-opt-350m)"));
+}
+
+TEST_CASE("a job of OPT-350M uses the published layer times of Sailor") {
+  const auto job_with = [](const char* precision, const char* profile) {
+    return parse_job(
+        fmt::format("version: 1\nname: j\nmodel: {{preset: opt-350m}}\n"
+                    "training: {{global_batch: 8, micro_batch: 4, precision: {}}}\nprofile: {}\n",
+                    precision, profile),
+        "job.yaml");
+  };
+  for (const auto& [precision, name, gpu] :
+       {std::tuple{"tf32", "a100-opt-350m", "A100-40GB"}, std::tuple{"tf32", "gh200-opt-350m", "GH200"},
+        std::tuple{"fp32", "v100-opt-350m", "V100-16GB"}}) {
+    const LayerProfile profile = job_with(precision, name).profiles.at(0);
+    CHECK(profile.gpu == gpu);
+    CHECK(profile.precision == job_with(precision, name).training.precision);
+    CHECK(profile.includes_all_reduces);
+    CHECK(profile.derivation.find("MIT licence") != std::string::npos);
+  }
 }
 
 TEST_CASE("a job accepts the documented ways to name profiles") {

@@ -50,6 +50,16 @@ class Installed(unittest.TestCase):
             there = {path.relative_to(self.prefix / "share/dtfm") for path in self.prefix.joinpath("share/dtfm", folder).rglob("*") if path.is_file()}
             self.assertEqual(shipped, there)
 
+    def test_target_programs_builds_all_that_is_installed(self):  # scripts/quickstart.sh builds nothing else
+        if not BUILD.joinpath("build.ninja").is_file():
+            self.skipTest("not built with Ninja")
+        words = {BUILD / word for word in run("ninja", "-C", BUILD, "-t", "commands", "programs").split()}
+        installed = re.findall(rf'(?:EXECUTABLE|STATIC_LIBRARY|DIRECTORY) FILES "({re.escape(str(BUILD))}/[^"]+)"',
+                               "".join(path.read_text() for path in BUILD.rglob("cmake_install.cmake")))
+        self.assertTrue(any("dtfm-plan" in path for path in installed) and any("/man/" in path for path in installed))
+        for path in map(Path, installed):
+            self.assertTrue(words & {path, path.parent}, path)  # parent: dtfm-documents writes several folders
+
     def test_nothing_refers_to_where_it_was_built(self):
         for path in self.prefix.rglob("*.cmake"):
             text = path.read_text()

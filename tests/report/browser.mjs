@@ -65,6 +65,25 @@ const moreOf = (page, name) => page.$$eval(".tile", (tiles, wanted) =>
   tiles.find((it) => it.querySelector("dt").textContent === wanted)?.querySelector(".more").textContent, name);
 const viewOf = (page) => page.$eval(".timeline", ({ dataset }) => Object.fromEntries(Object.entries(dataset).map(([key, value]) => [key, Number(value)])));
 
+/** Labels of charts that overlap each other, cover the circle of a site, or are cut off by more than a pixel. */
+const badLabels = (page) => page.evaluate(() => {
+  const box = (node) => node.getBoundingClientRect();
+  const isOn = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3.5;
+  const found = [];
+  for (const picture of document.querySelectorAll("main svg")) {
+    const labels = [...picture.querySelectorAll("text")].filter((node) => node.textContent && box(node).width > 0);
+    const outer = box(picture);
+    for (const [i, label] of labels.entries()) {
+      const own = box(label);
+      if (Math.max(own.right - outer.right, outer.left - own.left, own.bottom - outer.bottom, outer.top - own.top) > 1)
+        found.push(`${label.textContent} is cut off`);
+      for (const other of labels.slice(i + 1)) if (isOn(own, box(other))) found.push(`${label.textContent} is on ${other.textContent}`);
+      for (const circle of picture.querySelectorAll(".node circle")) if (isOn(own, box(circle))) found.push(`${label.textContent} is on a circle`);
+    }
+  }
+  return found;
+});
+
 /** Checks that a text such as "17.225 s" is `value` seconds rounded to five digits. */
 function assertSeconds(text, value) {
   const [number, unit] = text.replaceAll(",", "").split(" ");
@@ -375,6 +394,15 @@ const tests = {
     assert.equal(await page.evaluate(() => window.hacked), undefined);
     assert.ok(faults.length >= 2 && faults.every((fault) => fault.includes("Content Security Policy")), faults.join("\n"));
     await page.context().close();
+  },
+
+  async "labels of charts neither overlap nor are cut off"() {
+    for (const name of ["plan.html", "run.html", "table.html", "cities.html"])
+      for (const width of [800, 1280, 1600]) {
+        const { page, close } = await opened(name, { width });
+        assert.deepEqual(await badLabels(page), [], `${name} at ${width} px`);
+        await close();
+      }
   },
 
   async "with many devices the page still has bars and says which spans were merged"() {

@@ -93,6 +93,8 @@ scenario "<svg onload=window.hacked=1>$(printf 'long%.0s' {1..24})" '' >long-sce
   -o odd-table.json --report odd-table.html >log
 "$compare" tiny.yaml --job job.yaml --scheme planned --scheme zero3 --quiet --report none.html >log || [[ $? == 3 ]] # nothing fits
 
+"$plan" "$here/../../topologies/multicloud-20.yaml" --evaluations 300 --quiet --report cities.html >log # names are long
+
 python3 "$here/../../scripts/generate-topology.py" --devices 256 --sites 8 -o many.yaml >log
 job many 8192 >many-job.yaml
 "$plan" many.yaml --job many-job.yaml --evaluations 2000 --pipeline 4 --data 64 --quiet --report many.html >log

@@ -29,10 +29,14 @@ inline const std::string worked_example = R"({"schema": "dtfm-plan/1",
   {"micro_batches": 8, "stages": [{"layers": [0, 3], "devices": ["gb:0"]}, {"layers": [3, 5], "devices": ["gc:2"]},
                                   {"layers": [5, 7], "devices": ["ga:1"]}]}]})";
 
-/// The worked example for a target: torchtitan trains only models like Llama.
+inline bool requires_llama(std::string_view target) {
+  return target == "torchtitan" || target == "petals";
+}
+
+/// The worked example for a target: some run only models like Llama.
 inline std::string example_for(std::string_view target) {
   std::string plan = worked_example;
-  if (target != "torchtitan") return plan;
+  if (!requires_llama(target)) return plan;
   const std::string_view end = "\"tied\": false}";
   plan.replace(
       plan.find(end), end.size(),

@@ -43,6 +43,7 @@ void add_times(LayerSample sample, const std::array<double, 3>& seconds, std::ve
 void add_profile(const std::filesystem::path& file, std::vector<LayerSample>& samples) {
   const LayerProfile profile = read_profile(file);
   if (profile.source == LayerProfile::Source::estimated || !profile.shape) return;
+  if (profile.derivation.starts_with("Sailor")) return;  // add_sailor reads the published files
   Transformer shape = *profile.shape;
   shape.layers = 1;
   LayerSample sample;

@@ -18,7 +18,7 @@ function drawDeviceRows(box, label, report, rows, { width, most, format }) {
   const top = rowSizes.axisHeight;
   const height = top + rows.length * step + 4;
   const picture = newPicture(box, width, height, label);
-  const x = d3.scaleLinear([0, most], [left, width - 16]);
+  const x = d3.scaleLinear([0, most], [left, width - 24]);
   const axis = d3.axisTop(x).ticks(Math.max(2, width / 120)).tickFormat(format).tickSize(-(height - top));
   picture.append("g").attr("class", "axis").attr("transform", `translate(0,${top})`).call(axis)
     .select(".domain").remove();

@@ -19,7 +19,7 @@ function drawFinalists(box, finalists, scenarios, width) {
   const picture = newPicture(box, width, height, "Time of an iteration of each finalist");
   const times = finalists.flatMap((it) => [it.iteration_time_s, ...Object.values(it.simulated).flatMap(({ mean_s, max_s }) => [mean_s, max_s])])
     .filter((value) => value !== null);
-  const x = d3.scaleLinear(roomy(times), [left, width - 16]).nice();
+  const x = d3.scaleLinear(roomy(times), [left, width - 24]).nice();
   picture.append("g").attr("class", "axis").attr("transform", `translate(0,${top})`)
     .call(d3.axisTop(x).ticks(Math.max(2, width / 130)).tickFormat((value) => `${value} s`).tickSize(-(height - top)))
     .select(".domain").remove();

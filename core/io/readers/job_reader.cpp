@@ -31,7 +31,8 @@ namespace dtfm::io {
 
 // the texts of configs/gpt3-xl.yaml and of configs/profiles
 extern const std::string_view gpt3_xl_yaml, pretraining_yaml, v100_json, h100_gpt3_xl_json,
-    h100_gpt3_6_7b_json, h100_llama_3_8b_json, h200_gpt3_xl_json, h200_gpt3_6_7b_json, h200_llama_3_8b_json;
+    h100_gpt3_6_7b_json, h100_llama_3_8b_json, h200_gpt3_xl_json, h200_gpt3_6_7b_json, h200_llama_3_8b_json,
+    v100_opt_350m_json, a100_opt_350m_json, gh200_opt_350m_json;
 
 namespace {
 
@@ -268,7 +269,10 @@ NamedFile read_named_profile(const YamlValue& value, const FileReader& open_file
                               std::pair{"h100-llama-3-8b", &h100_llama_3_8b_json},
                               std::pair{"h200-gpt3-xl", &h200_gpt3_xl_json},
                               std::pair{"h200-gpt3-6.7b", &h200_gpt3_6_7b_json},
-                              std::pair{"h200-llama-3-8b", &h200_llama_3_8b_json}};
+                              std::pair{"h200-llama-3-8b", &h200_llama_3_8b_json},
+                              std::pair{"v100-opt-350m", &v100_opt_350m_json},
+                              std::pair{"a100-opt-350m", &a100_opt_350m_json},
+                              std::pair{"gh200-opt-350m", &gh200_opt_350m_json}};
   std::vector<std::string_view> names;
   for (const auto& [name, text] : shipped) {
     if (value.is_word(name)) return {fmt::format("configs/profiles/{}.json", name), std::string(*text)};

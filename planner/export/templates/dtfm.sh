@@ -9,6 +9,8 @@ ranks=( # rank, machine, GPU, layers of its stage
 machine=${1-}
 [ -n "$machine" ] || { echo "usage: dtfm.sh MACHINE ARGUMENT..." >&2; exit 2; }
 shift
+command -v python >/dev/null || { echo "dtfm.sh: python is not on the PATH: activate the environment of DT-FM" >&2; exit 2; }
+[ -f dist_runner.py ] || { echo "dtfm.sh: there is no dist_runner.py here: start this in the folder of DT-FM (DS3Lab/DT-FM on GitHub)" >&2; exit 2; }
 pids=()
 for line in "${ranks[@]}"; do
   read -r rank address gpu layers <<<"$line"

@@ -4,6 +4,7 @@
 # The environment variable MPIRUN_ARGS holds further options of mpirun.
 set -euo pipefail
 [ $# -gt 0 ] || { echo "usage: openmpi.sh PROGRAM ARGUMENT..." >&2; exit 2; }
+command -v mpirun >/dev/null || { echo "openmpi.sh: mpirun is not on the PATH: install Open MPI (openmpi-bin), or export --to torchrun" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ranks=(-rf "$here/rankfile")
 major=$(mpirun --version | sed -n '1s/[^0-9]*\([0-9]*\).*/\1/p')

@@ -3,6 +3,7 @@
 #   @name@ MACHINE @arguments@
 set -euo pipefail
 world=@world@ master=@master@ port=@port@ required=@required@ # arguments
+limit=${DTFM_START_TIMEOUT-300} # seconds; torchrun would wait for 10 minutes without a message
 agents=( # rank, machine, GPU
 @agents@
 )
@@ -23,7 +24,7 @@ for agent in "${own[@]}"; do
   read -r rank gpu <<<"$agent"
   # Static rendezvous is required: other backends number the agents arbitrarily.
   CUDA_VISIBLE_DEVICES=$gpu torchrun --nnodes "$world" --nproc_per_node 1 --node_rank "$rank" \
-    --master_addr "$master" --master_port "$port" "$@" &
+    --master_addr "$master" --master_port "$port" --rdzv_conf "timeout=$limit" "$@" &
   pids+=($!)
 done
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT # if one rank fails, the others would wait forever

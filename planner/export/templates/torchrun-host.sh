@@ -3,6 +3,7 @@
 #   torchrun.sh MACHINE PROGRAM ARGUMENT...
 set -euo pipefail
 nodes=@nodes@ master=@master@ port=@port@
+limit=${DTFM_START_TIMEOUT-300} # seconds; torchrun would wait for 10 minutes without a message
 agents=( # agent rank, machine, number of ranks, GPUs in rank order
 @agents@
 )
@@ -18,4 +19,4 @@ done
 @checks@
 # Static rendezvous is required: other backends number the agents arbitrarily.
 CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes "$nodes" --nproc_per_node "$ranks" --node_rank "$node" \
-  --master_addr "$master" --master_port "$port" "$@"
+  --master_addr "$master" --master_port "$port" --rdzv_conf "timeout=$limit" "$@"
