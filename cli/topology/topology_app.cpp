@@ -345,7 +345,7 @@ void check_topology_options(TopologyOptions& options) {
 
 void add_topology_options(OptionList& list, TopologyOptions& options) {
   set_texts(
-      app, "dtfm-topology",
+      list, "dtfm-topology",
       "Creates a topology from the GPUs of hosts or from network measurements, validates one, or prints one "
       "as tables.",
       footer);
