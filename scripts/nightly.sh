@@ -8,6 +8,7 @@
 install_missing "${test_packages[@]}" clang libomp-dev
 install_if_possible "${extra_test_packages[@]}"
 install_npm
+install_package_builder || continuing_without package
 install_trainers || continuing_without trainers
 install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 

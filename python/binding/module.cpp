@@ -1,5 +1,6 @@
 // The extension module dtfm._core: the requests and answers of the library, without logic. python/dtfm makes
 // them convenient.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,8 +24,10 @@
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/json_format.hpp"
+#include "core/io/text/suggest.hpp"
 #include "core/io/writers/plan_json.hpp"
 #include "core/plan/target_requirements.hpp"
+#include "planner/api/devices/sub_topology.hpp"
 #include "planner/api/pareto.hpp"
 #include "planner/api/plan.hpp"
 #include "planner/io/comparison_document.hpp"
@@ -228,6 +231,20 @@ nb::dict device_dict(const Topology& topology, const Device& device) {
   return row;
 }
 
+request::TopologyInput without(const request::TopologyInput& input, const std::vector<std::string>& devices) {
+  const Topology& whole = **input.value;
+  std::vector<std::string_view> ids;
+  for (const Device& device : whole.devices) ids.push_back(device.id);
+  std::vector<bool> is_included(ids.size(), true);
+  for (const std::string& id : devices) {
+    const auto found = std::find(ids.begin(), ids.end(), id);
+    if (found == ids.end()) io::fail_unknown("", "unknown device", id, ids);
+    is_included[static_cast<std::size_t>(found - ids.begin())] = false;
+  }
+  if (std::count(is_included.begin(), is_included.end(), true) == 0) throw Error("", "no device is left");
+  return {input.name, api::sub_topology(whole, is_included).topology};
+}
+
 nb::list devices_of(const request::TopologyInput& input) {
   const Topology& topology = **input.value;
   nb::list rows;
@@ -300,6 +317,7 @@ void bind_inputs(nb::module_& module) {
       .def_prop_ro("name", [](const request::TopologyInput& it) { return (*it.value)->name; })
       .def_prop_ro("fingerprint", [](const request::TopologyInput& it) { return (*it.value)->fingerprint(); })
       .def("__len__", [](const request::TopologyInput& it) { return (*it.value)->size(); })
+      .def("without", without)
       .def("devices", devices_of)
       .def("latency_s",
            [](const request::TopologyInput& it) {

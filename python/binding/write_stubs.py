@@ -11,9 +11,16 @@ sys.dont_write_bytecode = True
 folder = Path(sys.argv[1])
 sys.path.insert(0, str(folder.parent))
 
-from dtfm import requests  # noqa: E402
+from dtfm import requests
 
-RESULTS = {"plan": "Plan", "score": "Plan", "replan": "Plan", "simulate": "Simulation", "compare": "Comparison", "export": "Export"}
+RESULTS = {
+    "plan": "Plan",
+    "score": "Plan",
+    "replan": "Plan",
+    "simulate": "Simulation",
+    "compare": "Comparison",
+    "export": "Export",
+}
 
 
 def annotation(parameter: inspect.Parameter) -> str:

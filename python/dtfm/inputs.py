@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,7 +48,7 @@ def _plain(value: Any, where: str, parents: tuple[int, ...]) -> Any:
     if hasattr(value, "tolist"):  # numpy
         return _plain(value.tolist(), where, parents)
     if isinstance(value, (int, float)):
-        if value != value or value in (float("inf"), float("-inf")):
+        if isinstance(value, float) and not math.isfinite(value):
             raise InputError(where, f"must be finite; found {value}")
         return value
     if isinstance(value, os.PathLike):
@@ -185,6 +186,12 @@ class Topology:
     def fingerprint(self) -> str:
         """Equal for topologies with equal devices and links."""
         return self._core.fingerprint
+
+    def without(self, devices: Iterable[str]) -> Topology:
+        """The topology without devices that have failed or left, by id. Raises InputError if none is left."""
+        part = Topology.__new__(Topology)
+        part._core = self._core.without([unicode_text(str(device), "devices") for device in devices])
+        return part
 
     def to_dict(self) -> dict[str, Any]:
         """Name, fingerprint and devices, without the links."""

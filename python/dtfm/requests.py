@@ -10,7 +10,18 @@ from typing import Any
 
 from dtfm import _core
 from dtfm.errors import InputError
-from dtfm.inputs import Job, Scenario, Topology, is_document, json_text, located, model_text, path_text, plain, unicode_text
+from dtfm.inputs import (
+    Job,
+    Scenario,
+    Topology,
+    is_document,
+    json_text,
+    located,
+    model_text,
+    path_text,
+    plain,
+    unicode_text,
+)
 from dtfm.progress import shown
 from dtfm.results import Comparison, Export, Plan, Simulation
 
@@ -114,9 +125,7 @@ def _describe(function: Callable, key: str, positional: tuple[str, ...], hidden:
         values = row["values"] or "bool"
         lines.append(f"        {row['name']} ({values}): {row['help']}")
     parameters += [
-        parameter
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is keyword
+        parameter for parameter in inspect.signature(function).parameters.values() if parameter.kind is keyword
     ]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nArguments:{chr(10).join(lines)}\n"

@@ -212,7 +212,11 @@ class Simulation(_Result):
 
     def __repr__(self) -> str:
         mean = (self._dict.get("iteration_time_s") or {}).get("mean")
-        return f"Simulation({mean:.4g} s per iteration, {self.tokens_per_s:,.0f} tokens/s)" if mean else "Simulation(no iteration completed)"
+        return (
+            f"Simulation({mean:.4g} s per iteration, {self.tokens_per_s:,.0f} tokens/s)"
+            if mean
+            else "Simulation(no iteration completed)"
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """Draws the timeline of simulate(timeline=True) with matplotlib. Returns the axes."""

@@ -25,7 +25,7 @@ extra_test_packages=(
   groff-base mandoc                               # manual pages
   python3-jsonschema python3-yaml                 # schemas of the files
   python3-torch                                   # the PyTorch runtime
-  python3-venv                                    # the trainers
+  python3-venv python3-dev                        # the trainers, the Python package
   dpkg-dev file debootstrap                       # packages, and a clean system to install them on
   shellcheck                                      # scripts
 )
@@ -101,6 +101,17 @@ install_trainers() {
   [ -n "${DTFM_TRAINERS_PYTHON-}" ] || install_environment trainers
 }
 
+# Makes build/package and has `build release` build the Python package with it. Returns 1 if that is not possible.
+install_package_builder() {
+  local python=$root/build/package/bin/python
+  install_environment package || return 1
+  "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || {
+    echo "python3 has no headers (python3-dev)." >&2
+    return 1
+  }
+  export DTFM_PACKAGE_PYTHON=$python
+}
+
 # Without nvcc on PATH, makes build/cuda, and sets PATH to its nvcc and its CMake. Returns 1 if there is no nvcc then.
 install_cuda() {
   local toolkit program
@@ -121,12 +132,14 @@ install_cuda() {
 # from scratch, so libraries are unity builds (DTFM_UNITY=OFF compiles file by file) and headers are precompiled
 # (DTFM_PRECOMPILE=OFF does not). mold links if it is installed.
 build() { # PRESET TARGET...
-  local linker=()
+  local linker=() package=()
+  [ "$1" != release ] || [ -z "${DTFM_PACKAGE_PYTHON-}" ] ||
+    package=(-DDTFM_PYTHON=ON "-DPython_EXECUTABLE=$DTFM_PACKAGE_PYTHON")
   command -v mold >/dev/null && linker=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold)
   (
     cd "$root"
     cmake --preset "$1" "-DDTFM_WERROR=${DTFM_WERROR:-OFF}" "-DDTFM_UNITY=${DTFM_UNITY:-ON}" \
-      "-DDTFM_PRECOMPILE=${DTFM_PRECOMPILE:-ON}" "${linker[@]}"
+      "-DDTFM_PRECOMPILE=${DTFM_PRECOMPILE:-ON}" "${linker[@]}" "${package[@]}"
     cmake --build --preset "$1" --target "${@:2}"
   ) >&2
 }

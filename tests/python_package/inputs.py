@@ -38,12 +38,23 @@ class TestTopology(unittest.TestCase):
         text = path.read_text(encoding="utf-8")
         self.assertEqual(dtfm.Topology(text).fingerprint, dtfm.Topology(path).fingerprint)
 
+    def test_without_devices(self):
+        topology = dtfm.Topology(DEVICES, latency_s=LATENCY, bandwidth_bps=BANDWIDTH).without(["a/0"])
+        self.assertEqual([it["id"] for it in topology.devices], ["a/1", "b/0"])
+        self.assertEqual(topology.latency_s[0, 1], 0.03)
+        for devices, message in [(["c/0"], "unknown device `c/0`"), (["a/1", "b/0"], "no device is left")]:
+            with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
+                topology.without(devices)
+
     def test_bad_arrays(self):
         for latency, message in [
             (LATENCY[:2], "latency_s: expected 3 × 3 numbers, a row and a column per device; found 2 × 3"),
             (LATENCY[0], r"latency_s: expected an array of shape \(devices, devices\); found shape \(3,\)"),
             ([["x"]], "latency_s: expected an array of numbers: "),
-            (np.where(LATENCY == 0.02, np.nan, LATENCY), r"latency_s\[2, 0\]: must be finite and at least zero; found nan"),
+            (
+                np.where(LATENCY == 0.02, np.nan, LATENCY),
+                r"latency_s\[2, 0\]: must be finite and at least zero; found nan",
+            ),
             (-LATENCY, r"latency_s\[1, 0\]: must be finite and at least zero; found -0.001"),
             (LATENCY * 1j, "latency_s: "),
         ]:
@@ -76,7 +87,7 @@ class TestTopology(unittest.TestCase):
             ({"devices": [{"count": {1, 2}}]}, r"topology.devices\[0\].count: expected .* found set"),
             ({1: 2}, "topology: keys must be texts"),
             (loop, r"topology.devices\[0\].devices: contains itself"),
-            ({"name": "\ud800"}, "topology: contains text that is not valid Unicode"),
+            ({"name": "\ud800"}, "topology.name: contains text that is not valid Unicode"),
         ]:
             with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
                 dtfm.Topology(document)

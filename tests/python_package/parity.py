@@ -19,7 +19,7 @@ def run(program: str, *arguments: object) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "output.json"
         command = [PROGRAMS / program, *arguments, "-o", file, "--quiet"]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        done = subprocess.run([str(word) for word in command], check=False, capture_output=True, text=True)
         assert done.returncode in (0, 3), done.stderr
         return file.read_text(encoding="utf-8")
 

@@ -38,7 +38,9 @@ class TestResults(unittest.TestCase):
         self.assertEqual(len(dtfm.simulate(TOPOLOGY, PLAN).timeline), 0)
 
     def test_scenario_of_a_dict(self):
-        slow = dtfm.simulate(TOPOLOGY, PLAN, scenario={"compute_jitter": {"kind": "lognormal", "cv": 0.2}}, iterations=5)
+        slow = dtfm.simulate(
+            TOPOLOGY, PLAN, scenario={"compute_jitter": {"kind": "lognormal", "cv": 0.2}}, iterations=5
+        )
         self.assertGreater(slow.iteration_time_s["max"], slow.iteration_time_s["min"])
 
     def test_plan_without_a_failed_device(self):
@@ -67,6 +69,12 @@ class TestResults(unittest.TestCase):
         comparison = dtfm.compare(TOPOLOGY, scheme=["megatron"])
         self.assertEqual([it["scheme"] for it in comparison.schemes], ["megatron"])
         self.assertIn("megatron", comparison._repr_html_())
+
+    def test_runtime_has_two_names(self):
+        import dtfm.runtime
+        import dtfm_runtime
+
+        self.assertIs(dtfm.runtime, dtfm_runtime)
 
     def test_export_to_a_used_folder(self):
         with tempfile.TemporaryDirectory() as folder:

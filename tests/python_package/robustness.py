@@ -32,7 +32,9 @@ STRANGE = [
 
 
 def places(document, path=()):
-    items = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    items = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
     for key, value in items:
         yield (*path, key)
         yield from places(value, (*path, key))
@@ -86,7 +88,9 @@ class TestRobustness(unittest.TestCase):
 
     def test_fuzzed_arguments(self):
         rng = random.Random(2)
-        names = [row["name"] for row in dtfm._core.options["plan"] if row["name"] not in ("topology", "score", "evaluations")]
+        names = [
+            row["name"] for row in dtfm._core.options["plan"] if row["name"] not in ("topology", "score", "evaluations")
+        ]
         topology = dtfm.Topology(TOPOLOGY)
         job = dtfm.Job(JOB)
         for i in range(1000):
