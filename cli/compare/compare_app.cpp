@@ -46,8 +46,8 @@ void add_general_options(OptionList& list, CompareOptions& options) {
 }
 
 void check_command(const OptionList& list, const CompareOptions& options) {
-  if (!options.list_schemes && !options.topology.is_given())
-    throw Error("", "TOPOLOGY is missing (see dtfm-compare --help)");
+  if (options.list_schemes) return;
+  if (!options.topology.is_given()) throw Error("", "TOPOLOGY is missing (see dtfm-compare --help)");
   check_compare_options(list, options);
 }
 

@@ -32,6 +32,8 @@ been written).)";
 constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml -o plan.json --report plan.html
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
+  dtfm-plan --gpus "8xH100@oregon, 2x4xA100-80GB@ohio" --link "oregon-ohio: 40 ms 2 Gbps" \
+    --link "ohio: 0.1 ms 25 Gbps" --model Qwen3-8B/config.json --batch 512 --save-topology lab.yaml
   dtfm-plan lab.yaml --model Qwen3-8B/config.json --sequence 8192 --batch 512 -o plan.json
   dtfm-plan --describe-model --model Qwen3-8B/config.json --format json
   dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
@@ -57,6 +59,11 @@ void add_output_options(OptionList& list, PlanOptions& options) {
              });
   add_option(list, "--report", "FILE.html", "writes a page with charts of the plan (HTML)",
              [&](const std::string& text) { options.report = text; });
+  add_option(list, "--save-topology", "FILE", "with --gpus: writes the topology (YAML)",
+             [&](const std::string& text) { options.saved_topology = text; });
+  add_option(list, "--save-job", "FILE",
+             "writes the job with all options that change it (JSON, which is YAML)",
+             [&](const std::string& text) { options.saved_job = text; });
   add_explain_option(list, options);
   add_format_option(list, options.format);
 }
@@ -81,10 +88,11 @@ void reject_options_with_diff(const OptionList& list) {
 
 void check_command(const OptionList& list, PlanOptions& options) {
   if (options.diff) return reject_options_with_diff(list);
-  if (!options.topology.is_given() && !options.list_strategies && !options.list_targets &&
-      !options.describes_model)
-    throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
+  if (options.list_strategies || options.list_targets || options.describes_model) return;
+  if (!options.topology.is_given() && !options.gpus)
+    throw Error("", "TOPOLOGY or --gpus is missing (see dtfm-plan --help)");
   check_plan_options(list, options);
+  if (options.saved_topology && !options.gpus) throw Error("--save-topology", "requires --gpus");
   if (options.pareto) reject_options(list, {"--report"}, "cannot be combined with --pareto");
 }
 

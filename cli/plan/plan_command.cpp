@@ -22,6 +22,7 @@
 #include "cli/report/write_report.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/json_format.hpp"
+#include "core/io/writers/plan_json.hpp"
 #include "planner/api/plan.hpp"
 #include "planner/io/pareto_json.hpp"
 #include "planner/io/plan_document.hpp"
@@ -55,7 +56,19 @@ void check_output(const PlanOptions& options) {
                            file_of(options.warm_start)},
                 output_files(options));
   if (options.output) check_kind(*options.output, begins_as_json, "plan");
+  if (options.saved_topology)
+    check_kind(
+        *options.saved_topology, [](const std::string& begin) { return begin.starts_with("#"); }, "topology");
+  if (options.saved_job) check_kind(*options.saved_job, begins_as_json, "job");
   if (options.pareto) check_kind(*options.pareto, io::is_pareto_prefix, "file of --pareto");
+}
+
+/// Writes what the options would have been as files.
+void write_inputs(const PlanOptions& options, const request::PlanTask& task) {
+  if (!is_root(options.work.ranks)) return;
+  if (options.saved_topology) write_output_file(*options.saved_topology, task.topology_text);
+  if (options.saved_job)
+    write_output_file(*options.saved_job, io::format_json(io::job_json(task.request.problem.job)));
 }
 
 api::PlanAnswer answer_with_progress(const PlanOptions& options, request::PlanTask task,
@@ -114,6 +127,7 @@ int run_plan_command(const PlanOptions& options) {
   if (task.given && !continues_alone(options.work.ranks, true))
     return exit_code::done;  // scoring is not divided
   if (options.objective == Objective::comm_cost) announce_objective(options);
+  write_inputs(options, task);
   check_same_input(options.work, options.common, read);
   if (!task.given || options.advise) watch.keep_result();
   const api::PlanAnswer answer = answer_with_progress(options, task, watch);

@@ -13,11 +13,12 @@
 namespace dtfm::cli {
 
 struct PlanOptions : request::PlanOptions {
-  std::vector<std::string> common;                 // options that must be the same in all processes
-  std::optional<std::array<std::string, 2>> diff;  // files with two plans to compare
-  std::optional<std::string> output;               // file
-  std::optional<std::string> pareto;               // file
-  std::optional<std::string> report;               // file
+  std::vector<std::string> common;                       // options that must be the same in all processes
+  std::optional<std::array<std::string, 2>> diff;        // files with two plans to compare
+  std::optional<std::string> output;                     // file
+  std::optional<std::string> pareto;                     // file
+  std::optional<std::string> report;                     // file
+  std::optional<std::string> saved_topology, saved_job;  // files
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool quiet = false;
@@ -25,8 +26,9 @@ struct PlanOptions : request::PlanOptions {
 };
 
 /// Returns the output files; the name is empty if an option is not given.
-inline std::array<std::string, 3> output_files(const PlanOptions& options) {
-  return {options.output.value_or(""), options.pareto.value_or(""), options.report.value_or("")};
+inline std::array<std::string, 5> output_files(const PlanOptions& options) {
+  return {options.output.value_or(""), options.pareto.value_or(""), options.report.value_or(""),
+          options.saved_topology.value_or(""), options.saved_job.value_or("")};
 }
 
 /// Runs the command and returns the exit code. Throws Error for bad input.

@@ -148,7 +148,7 @@ void use_runs(const HostArgument& argument, std::span<const ProgramRun> runs, do
       check_run(argument, line, runs[i], timeout_s);
       parse_output(command, runs[i].output, where, shown_command(argument, line), host);
     } catch (const Error& error) {
-      if (command.is_required) throw;
+      if (is_needed) throw;
       notes.push_back(error.what());
     }
   }
@@ -164,7 +164,11 @@ void read_saved_host(const HostArgument& argument, const fs::path& folder, io::D
                                                command.file, argument.name));
       continue;
     }
-    parse_output(command, io::read_file(path, max_output), path.string(), "", host);
+    try {
+      parse_output(command, io::read_file(path, max_output), path.string(), "", host);
+    } catch (const Error&) {
+      if (is_needed || !command.is_required) throw;
+    }
   }
   if (const fs::path nccl = folder / argument.name / "nccl.xml"; fs::exists(nccl))
     host.nccl = io::parse_nccl_topology(io::validate_text(io::read_file(nccl, max_output), nccl.string()),
@@ -309,7 +313,10 @@ std::vector<HostArgument> saved_hosts(const DetectOptions& options) {
   std::vector<HostArgument> hosts;
   std::error_code problem;
   for (fs::directory_iterator it(*options.from, problem), end; !problem && it != end; it.increment(problem))
-    if (it->is_directory() && hosts.size() < max_hosts) {
+    if (it->is_directory()) {
+      if (hosts.size() == max_hosts)
+        throw Error("--from", fmt::format("{} has folders for more than {} hosts", io::quote(*options.from),
+                                          max_hosts));
       const std::string name = it->path().filename().string();
       HostArgument host = parse_host_argument(name);
       if (host.name != name)

@@ -88,6 +88,12 @@ void check_measurable(const std::vector<HostArgument>& hosts) {
   if (hosts.size() > max_hosts)
     throw Error("--measure", fmt::format("{} hosts; at most {} can be measured", hosts.size(), max_hosts));
   for (const HostArgument& host : hosts)
+    if (host.site.size() > 63 || host.name.size() > 63 || host.site.find(' ') != std::string::npos)
+      throw Error("--measure",
+                  fmt::format("names of sites and hosts must have at most 63 characters and no blanks; "
+                              "found {}/{}",
+                              io::quote(host.site), io::quote(host.name)));
+  for (const HostArgument& host : hosts)
     if (hosts.size() > 1 && host.destination == "local" && host.address.empty())
       throw Error("--measure",
                   "the address of this host is not known to the others: name it as local=ADDRESS");
@@ -113,7 +119,7 @@ io::HostLinkMap measure_between_hosts(const std::vector<HostArgument>& hosts, co
     throw Error("--measure",
                 fmt::format("not all links between the hosts could be measured (messages above): correct "
                             "that{}, or give the links with --between-hosts",
-                            options.measurements ? " and repeat the command, which goes on from there" : ""));
+                            options.measurements ? " and repeat the command, which resumes" : ""));
   return read_links(hosts, results / "raw");
 }
 

@@ -166,6 +166,8 @@ class Child {
     const pid_t found = ::waitpid(process_, &status, WNOHANG);
     if (found == 0 || (found < 0 && errno == EINTR)) return;
     ended_ = Clock::now();
+    if (found < 0) run_->end = ProgramEnd::killed;  // how it ended is not known
+    if (found < 0) return;
     if (WIFEXITED(status)) run_->status = WEXITSTATUS(status);
     if (WIFSIGNALED(status) && run_->end == ProgramEnd::exited) run_->end = ProgramEnd::killed;
   }

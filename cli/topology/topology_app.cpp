@@ -196,11 +196,12 @@ void add_measurement_options(OptionList& list, TopologyOptions& options) {
 void add_host_options(OptionList& command, DetectOptions& options) {
   begin_group(command, heading::inputs);
   add_argument(command, "HOST", "hosts whose GPUs are detected [this machine]", options.host_texts);
-  add_option(command, "--site", "NAME", "site of the hosts that name none [cluster]",
+  add_option(command, "--site", "NAME", "site of the hosts given without SITE/ [cluster]",
              [&](const std::string& text) { options.default_site = io::validate_text(text, "--site"); });
-  add_flag(command, "--slurm", "the nodes with GPUs that sinfo lists, instead of HOST", options.uses_slurm);
-  add_flag(command, "--sites-by-switch", "with --slurm: a site for each switch of scontrol show topology",
-           options.sites_by_switch);
+  add_flag(command, "--slurm", "uses the nodes with GPUs that sinfo lists, instead of HOST",
+           options.uses_slurm);
+  add_flag(command, "--sites-by-switch",
+           "with --slurm: makes each leaf switch (scontrol show topology) a site", options.sites_by_switch);
   add_option(command, "--from", "FOLDER", "reads saved outputs instead of running commands (below)",
              [&](const std::string& text) { options.from = io::validate_text(text, "--from"); });
   add_repeatable_option(command, "--nccl-topology", "[HOST=]FILE",
@@ -208,9 +209,10 @@ void add_host_options(OptionList& command, DetectOptions& options) {
                         [&](const std::string& text) {
                           options.nccl_topologies.push_back(io::validate_text(text, "--nccl-topology"));
                         });
-  add_option(
-      command, "--timeout", "SECONDS", "limit of each command on a host [30]",
-      [&](const std::string& text) { options.timeout_s = io::parse_whole_number("--timeout", text, 1, 3600); });
+  add_option(command, "--timeout", "SECONDS", "time limit of each command on a host, in seconds [30]",
+             [&](const std::string& text) {
+               options.timeout_s = io::parse_whole_number("--timeout", text, 1, 3600);
+             });
 }
 
 void add_detected_link_options(OptionList& command, DetectOptions& options) {
@@ -268,7 +270,7 @@ void add_detect_command(OptionList& list, TopologyOptions& options) {
 
 void add_import_command(OptionList& list, TopologyOptions& options) {
   OptionList& command = add_command(list, "import", "creates a topology from network measurements",
-                                  import_footer, [&] { options.mode = Mode::import; });
+                                    import_footer, [&] { options.mode = Mode::import; });
   add_input_options(command, options);
   add_measurement_options(command, options);
   add_device_options(command, options);

@@ -544,7 +544,7 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "has "
              "their shards](../how-it-works.md#failures-with-a-sharded-optimizer). Bytes and memory: "
              "[how it works](../how-it-works.md#sharded-optimizers)",
-         .option_help = "what replicas shard: none, zero1, zero2 or zero3",
+         .option_help = "optimizer sharding across replicas: none, zero1, zero2 or zero3",
          .may_be_auto = true,
          .is_in_plan_summary = true,
          .runs = run_optimizer_shardings,

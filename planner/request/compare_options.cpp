@@ -43,6 +43,7 @@ void add_simulation_options(OptionList& list, CompareOptions& options) {
 }
 
 void check_compare_options(const OptionList& list, const CompareOptions& options) {
+  if (!options.topology.is_given()) throw Error("", "TOPOLOGY is missing");
   const std::vector<std::string> names = api::compared_schemes();
   for (const std::string& scheme : options.schemes)
     if (std::find(names.begin(), names.end(), scheme) == names.end())

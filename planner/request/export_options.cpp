@@ -171,7 +171,8 @@ constexpr double max_slowdown = 0.05;  // of plans that --strict accepts
 /// `planned` has the settings of the plan; `changes` are those that the trainer makes.
 TrainerTimes trainer_times(const ExportOptions& options, const exporter::ExportBundle& planned,
                            const std::vector<TargetChange>& changes, Target target) {
-  if (!planned.topology) return {{.target = target, .changes = changes}, {}, "--topology predicts the time"};
+  if (!planned.topology)
+    return {{.target = target, .changes = changes}, {}, "pass --topology to predict the time"};
   const Problem problem{*planned.topology, planned.job,
                         read_calibration(options.calibration, planned.job, *planned.topology).constants,
                         io::built_in_roofline()};
@@ -224,7 +225,8 @@ void add_export_inputs(OptionList& list, ExportOptions& options) {
 void add_target_options(OptionList& list, ExportOptions& options) {
   begin_group(list, "Targets");
   Option& to = add_repeatable_option(
-      list, "--to", "TARGET", "trainers and launchers, comma-separated or repeated; see --list-targets",
+      list, "--to", "TARGET",
+      "trainers and launchers, comma-separated or repeated; see dtfm-export --list-targets",
       [&](const std::string& words) { add_targets(words, options.targets); });
   set_completion_values(to, target_names());
   add_flag(
@@ -268,6 +270,7 @@ void add_force_option(OptionList& list, ExportOptions& options) {
 }
 
 void check_export_options(const ExportOptions& options) {
+  if (!options.plan.is_given()) throw Error("", "PLAN is missing");
   if (options.targets.empty())
     throw Error("--to", "is missing: name a trainer or launcher (see dtfm-export --list-targets)");
   if (options.strict && !options.topology)

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "core/base/error.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/text_file.hpp"
@@ -18,6 +19,7 @@ Job read(const JobInput& input) {
 }
 
 io::PlanSource read_plan(const PlanFileInput& input, const std::optional<TextInput>& ranks) {
+  if (input.value && ranks) throw Error("--ranks", "requires a file with Megatron-LM flags as plan");
   if (input.value) return *input.value;
   if (!ranks || !ranks->value)
     return io::read_plan_source(input.name, ranks ? std::optional(ranks->name) : std::nullopt);

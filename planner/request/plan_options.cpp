@@ -56,9 +56,16 @@ void set_objective(const std::string& name, PlanOptions& options) {
 }
 
 void set_link(const std::string& text, PlanOptions& options) {
+  if (text.find(':') != std::string::npos) {
+    options.links.push_back(text);
+    return;
+  }
   const std::size_t comma = text.find(',');
   if (comma == std::string::npos || comma == 0 || comma + 1 == text.size())
-    throw Error("--link", fmt::format("expected two sites, as SITE,SITE; found {}", io::quote(text)));
+    throw Error("--link",
+                fmt::format("expected `SITE-SITE: LATENCY BANDWIDTH` with --gpus, or SITE,SITE with "
+                            "--objective least-bandwidth; found {}",
+                            io::quote(text)));
   options.link = {text.substr(0, comma), text.substr(comma + 1)};
 }
 
@@ -147,10 +154,18 @@ void check_comm_cost_options(const PlanOptions& options) {
 void add_plan_inputs(OptionList& list, PlanOptions& options) {
   begin_group(list, heading::inputs);
   add_input(list, "TOPOLOGY", "", "devices and the network between them (YAML)", options.topology);
+  add_option(
+      list, "--gpus", "LIST",
+      "instead of TOPOLOGY: machines as GPUSxGPU@SITE or HOSTSxGPUSxGPU@SITE, with commas between them",
+      [&](const std::string& text) { options.gpus = text; });
+  add_repeatable_option(list, "--link", "LINK",
+                        "with --gpus: `SITE-SITE: LATENCY BANDWIDTH`, SITE or *; may be repeated; with "
+                        "least-bandwidth: the link, as SITE,SITE [over which the plan sends longest]",
+                        [&](const std::string& text) { set_link(text, options); });
   add_input(list, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]", options.job);
   add_model_options(list, options.model, options.sequence);
   Option& target = add_option(
-      list, "--target", "NAME", "trainer that will run the plan; see --list-targets [any]",
+      list, "--target", "NAME", "trainer that will run the plan; see dtfm-plan --list-targets [any]",
       [&](const std::string& name) {
         for (const RemovedTarget& it : removed_targets())
           if (it.name == name) throw Error("--target", std::string(it.message));
@@ -209,13 +224,10 @@ void add_search_options(OptionList& list, PlanOptions& options) {
                options.min_throughput = io::parse_fraction_below_one("--min-throughput", text);
                if (*options.min_throughput == 0) throw Error("--min-throughput", "must be above 0");
              });
-  add_option(list, "--link", "SITE,SITE",
-             "with least-bandwidth: the two sites of the link [the pair over which the plan sends longest]",
-             [&](const std::string& text) { set_link(text, options); });
-  Option& strategy =
-      add_option(list, "--strategy", "NAME",
-                 "with --objective comm-cost: search strategy; see --list-strategies [evolutionary]",
-                 [&](const std::string& text) { options.strategy = text; });
+  Option& strategy = add_option(
+      list, "--strategy", "NAME",
+      "with --objective comm-cost: search strategy; see dtfm-plan --list-strategies [evolutionary]",
+      [&](const std::string& text) { options.strategy = text; });
   set_completion_values(strategy, strategy_names());
   add_flag(list, "--prove",
            "continues until the plan is proven optimal (small problems; comm-cost or iteration-time)",
@@ -258,7 +270,8 @@ void add_simulation_options(OptionList& list, PlanOptions& options) {
 
 void add_given_plan_options(OptionList& list, PlanOptions& options) {
   begin_group(list, heading::given_plans);
-  add_input(list, "--score", "PLAN", "checks, estimates and simulates a plan, in any format below",
+  add_input(list, "--score", "PLAN",
+            "checks, estimates and simulates a plan (JSON of dtfm-plan, CSV, Megatron-LM flags)",
             options.score);
   add_input(list, "--ranks", "FILE", "with --score: the device of each rank of a Megatron-LM plan",
             options.ranks);
@@ -270,6 +283,9 @@ void add_explain_option(OptionList& list, PlanOptions& options) {
 }
 
 void check_plan_options(const OptionList& list, PlanOptions& options) {
+  if (options.gpus && options.topology.is_given()) throw Error("--gpus", "cannot be combined with TOPOLOGY");
+  if (!options.links.empty() && !options.gpus)
+    throw Error("--link", "requires --gpus, or the form SITE,SITE with --objective least-bandwidth");
   check_score(list, options);
   if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");
   check_question(list, options);

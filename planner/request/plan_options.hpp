@@ -13,12 +13,13 @@
 #include "core/plan/target_kind.hpp"
 #include "planner/api/plan_request.hpp"
 #include "planner/request/problem_options.hpp"
-#include "planner/request/setting_options.hpp"
 
 namespace dtfm::request {
 
 struct PlanOptions : ProblemInputs {  // without a job: GPT-3 XL, or the job in the scored plan
   TopologyInput topology;
+  std::optional<std::string> gpus;  // instead of a topology, with `links` (cluster_text.hpp)
+  std::vector<std::string> links;
   Objective objective = Objective::iteration_time;
   bool objective_given = false;
   std::optional<api::QuestionKind> question;  // named by --objective; the objective is then iteration time
@@ -30,7 +31,6 @@ struct PlanOptions : ProblemInputs {  // without a job: GPT-3 XL, or the job in 
   bool tensor_auto = false;
   std::optional<int> context, expert;  // as tensor
   bool context_auto = false, expert_auto = false;
-  GivenSettings settings;            // that replace those of the job
   std::optional<Target> target;      // of the job, if not given
   bool uniform_pipelines = false;    // also if the job allows heterogeneous ones
   std::vector<TextInput> scenarios;  // the finalists are simulated under each

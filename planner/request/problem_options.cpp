@@ -7,6 +7,7 @@
 
 #include "core/io/text/parse_number.hpp"
 #include "core/base/error.hpp"
+#include "core/base/kind_table.hpp"
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"
@@ -18,6 +19,13 @@ namespace {
 void check_multiple(int batch, int micro_batch) {
   if (batch % micro_batch != 0)
     throw Error("--batch", fmt::format("{} is not a multiple of the micro-batch, {}", batch, micro_batch));
+}
+
+/// The precision among the settings, if it is valid.
+std::optional<Precision> precision_of(const GivenSettings& settings) {
+  for (const auto& [kind, text] : settings)
+    if (kind == Setting::precision) return kind_named(precision_table(), text);
+  return std::nullopt;
 }
 
 void replace_model(const TextInput& model, const std::optional<int>& sequence, Job& job) {
@@ -78,10 +86,13 @@ void check_batch_of_plan(const std::optional<int>& batch, const Plan& plan, cons
 
 Job read_job(const ProblemInputs& inputs, const Job& fallback) {
   Job job = inputs.job ? read(*inputs.job) : inputs.model ? io::pretraining_job() : fallback;
+  // A model's activations have the size of the precision.
+  if (inputs.model) job.training.precision = precision_of(inputs.settings).value_or(job.training.precision);
   if (inputs.model)
     replace_model(*inputs.model, inputs.sequence, job);
   else if (inputs.sequence)
     io::set_sequence("--sequence", *inputs.sequence, job);
+  job = with_settings(job, inputs.settings, inputs.batch);
   set_global_batch(inputs.batch, job);
   return job;
 }

@@ -9,6 +9,7 @@
 #include "core/plan/plan.hpp"
 #include "core/plan/problem.hpp"
 #include "planner/request/option_list.hpp"
+#include "planner/request/setting_options.hpp"
 
 namespace dtfm::request {
 
@@ -33,6 +34,7 @@ struct ProblemInputs {
   std::optional<TextInput> model = {};        // config.json or preset, which replaces the model of the job
   std::optional<int> sequence = {};           // tokens per sequence; empty: that of the model
   std::optional<int> batch = {};              // sequences; empty: that of the job
+  GivenSettings settings = {};                // that replace those of the job
   std::optional<TextInput> calibration = {};  // file or name of a shipped one; empty: see calibration_for
 
   /// Whether the user gives the job, or its model.

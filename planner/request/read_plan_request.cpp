@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/io/writers/cluster_text.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/plan_reader.hpp"
@@ -22,7 +23,6 @@ namespace {
 
 /// The changes that options other than --target make to the job.
 void change_job(const PlanOptions& options, Job& job) {
-  job = with_settings(job, options.settings);
   if (options.tensor || options.tensor_auto) {
     job.parallelism.tensor = options.tensor.value_or(1);
     job.automatic[Setting::tensor] = options.tensor_auto;
@@ -151,12 +151,15 @@ Error no_such_shape(const PlanOptions& options, const api::PlanRequest& request,
 }  // namespace
 
 PlanTask read_plan_task(const PlanOptions& options) {
-  const Shared<Topology> topology = read(options.topology);
+  if (!options.gpus && !options.topology.is_given()) throw Error("", "TOPOLOGY or --gpus is missing");
+  const std::string topology_text = options.gpus ? io::format_cluster(*options.gpus, options.links) : "";
+  const Shared<Topology> topology =
+      options.gpus ? Shared(io::parse_topology(topology_text, "--gpus", "")) : read(options.topology);
   std::optional<io::PlanSource> source;
   if (options.score) source = read_plan(*options.score, options.ranks);
   const std::optional<Job> own = source && !options.gives_job() ? io::plan_job(*source) : std::nullopt;
   auto [problem_read, spread] = read_problem(topology, options, own ? *own : io::default_job());
-  PlanTask task{{std::move(problem_read)}, {}};
+  PlanTask task{{std::move(problem_read)}, {}, topology_text};
   api::PlanRequest& request = task.request;
   Problem& problem = request.problem;
   change_job(options, problem.job);

@@ -13,6 +13,7 @@ namespace dtfm::request {
 struct PlanTask {
   api::PlanRequest request;
   std::optional<api::GivenPlan> given;            // to score
+  std::string topology_text = {};                 // of --gpus
   std::vector<TargetChange> target_changes = {};  // of the job or the given plan, by its target
 };
 

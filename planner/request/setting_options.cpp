@@ -64,7 +64,7 @@ void add_setting_options(OptionList& list, GivenSettings& settings) {
   }
 }
 
-Job with_settings(const Job& job, const GivenSettings& settings) {
+Job with_settings(const Job& job, const GivenSettings& settings, const std::optional<int>& batch) {
   if (settings.empty()) return job;
   ordered_json document = io::job_json(job);
   std::vector<std::string> names;
@@ -73,12 +73,14 @@ Job with_settings(const Job& job, const GivenSettings& settings) {
     document[std::string(name_of(setting.section))][std::string(setting.name)] = value_of(text);
     names.push_back(option_name(setting));
   }
+  if (batch) document["training"]["global_batch"] = *batch;
   try {
     return io::parse_job(document.dump(), "job " + job.name);
   } catch (const Error& error) {
     std::string problem = error.problem();
     if (names.size() == 1)  // The name of the option says which key it is.
-      if (const std::string key = fmt::format("`{}`: ", name_of(settings.front().first)); problem.starts_with(key))
+      if (const std::string key = fmt::format("`{}`: ", name_of(settings.front().first));
+          problem.starts_with(key))
         problem.erase(0, key.size());
     throw Error(fmt::format("{}", fmt::join(names, ", ")), problem);
   }

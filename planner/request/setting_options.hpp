@@ -1,6 +1,7 @@
 // Options for the settings of a job: --schedule, --micro-batch and so on, by the table of settings.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,8 @@ using GivenSettings = std::vector<std::pair<Setting, std::string>>;
 /// Declares an option for every setting with an `option_help`.
 void add_setting_options(OptionList& list, GivenSettings& settings);
 
-/// The job with these settings, as if its file had them. Throws Error for values that it may not have.
-Job with_settings(const Job& job, const GivenSettings& settings);
+/// The job with these settings and, if given, this global batch, as if its file had them. Throws Error for
+/// values that it may not have.
+Job with_settings(const Job& job, const GivenSettings& settings, const std::optional<int>& batch);
 
 }  // namespace dtfm::request

@@ -49,7 +49,7 @@ void place_plan(const SimulateOptions& options, const io::PlanSource& source, ap
 void add_simulate_inputs(OptionList& list, SimulateOptions& options) {
   begin_group(list, heading::inputs);
   add_input(list, "TOPOLOGY", "", "devices and the network between them (YAML)", options.topology);
-  add_input(list, "PLAN", "", "plan to simulate, in any format below", options.plan);
+  add_input(list, "PLAN", "", "plan to simulate (JSON of dtfm-plan, CSV, Megatron-LM flags)", options.plan);
   add_input(list, "--job", "FILE", "job to train (YAML) [that in the plan, or GPT-3 XL]", options.job);
   add_batch_option(list, options.batch);
   add_input(list, "--ranks", "FILE", "device of each rank of a Megatron-LM plan", options.ranks);
@@ -94,6 +94,8 @@ void add_simulation_options(OptionList& list, SimulateOptions& options) {
 
 void check_simulate_options(const OptionList& list, const SimulateOptions& options) {
   if (options.samples) reject_options(list, {"--measured"}, "cannot be combined with --samples");
+  if (!options.topology.is_given()) throw Error("", "TOPOLOGY is missing");
+  if (!options.plan.is_given() && !options.scheme) throw Error("", "PLAN is missing");
   if (!options.scheme) {
     reject_options(list, {"--sync-every", "--skip", "--verify", "--faulty-peers"}, "requires --scheme");
     return;

@@ -27,7 +27,7 @@ const char* kind_name(request::InputKind kind) {
     case request::InputKind::none:
       break;
   }
-  return "a text or a number";
+  return "a string or a number";
 }
 
 void set_input(Option& option, const std::string& name, const request::AnyInput& input) {
@@ -49,6 +49,14 @@ void set_texts(Option& option, const std::vector<std::string>& texts) {
   }
   option.given.push_back(texts);
   option.set(texts);
+}
+
+/// Whether `text` ends with the name of a program, as in "see dtfm-plan ".
+bool names_program(std::string_view text) {
+  if (text.empty() || text.back() != ' ') return false;
+  text.remove_suffix(1);
+  const std::string_view word = text.substr(text.find_last_of(" (`") + 1);  // npos + 1 is 0
+  return word.starts_with("dtfm-") || word.ends_with(".py");
 }
 
 bool is_word(char c) {
@@ -90,7 +98,7 @@ std::string in_python_terms(const std::string& message) {
   for (std::size_t i = 0; i < message.size();) {
     const bool begins_word =
         i == 0 || message[i - 1] == ' ' || message[i - 1] == '(' || message[i - 1] == '`';
-    if (!begins_word || message.compare(i, 2, "--") != 0 || i + 2 >= message.size() ||
+    if (!begins_word || names_program(text) || message.compare(i, 2, "--") != 0 || i + 2 >= message.size() ||
         !is_word(message[i + 2])) {
       text += message[i++];
       continue;

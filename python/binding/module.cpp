@@ -158,9 +158,10 @@ SimulationResult run_simulate(const Arguments& arguments, const std::optional<Pr
     made.result = api::simulate(made.request);
     // What refers to this call must not outlive it.
     made.request.work = {};
+    if (!made.result.has_layout() && running.is_stopped()) throw WorkStopped();
     if (!made.result.has_layout())
-      throw Error(call.options.scheme.value(),
-                  io::format_no_layout(*made.result.chosen, made.request.problem));
+      throw NotRunnable(fmt::format("no layout of {}: {}", *call.options.scheme,
+                                    io::format_no_layout(*made.result.chosen, made.request.problem)));
     made.is_interrupted = running.is_stopped();
     return made;
   });
@@ -217,7 +218,8 @@ Eigen::MatrixXd matrix_of(const Topology& topology, const Value& value) {
   return matrix;
 }
 
-nb::dict device_dict(const Topology& topology, const Device& device) {
+nb::dict device_dict(const Topology& topology, int number) {
+  const Device& device = topology.devices[at(number)];
   nb::dict row;
   row["id"] = device.id;
   row["site"] = topology.sites[at(device.site)].name;
@@ -227,7 +229,7 @@ nb::dict device_dict(const Topology& topology, const Device& device) {
     row["memory_bytes"] = topology.gpus[at(device.gpu)].memory.value();
   }
   row["speed"] = device.speed;
-  if (device.price) row["price_usd_per_h"] = device.price->value() * 3600;
+  if (const auto price = price_of(topology, number)) row["price_usd_per_h"] = price->value();
   return row;
 }
 
@@ -248,7 +250,7 @@ request::TopologyInput without(const request::TopologyInput& input, const std::v
 nb::list devices_of(const request::TopologyInput& input) {
   const Topology& topology = **input.value;
   nb::list rows;
-  for (const Device& device : topology.devices) rows.append(device_dict(topology, device));
+  for (int number = 0; number < topology.size(); ++number) rows.append(device_dict(topology, number));
   return rows;
 }
 
@@ -300,6 +302,7 @@ void translate_exceptions(nb::module_& module) {
   });
   nb::object atexit = nb::module_::import_("atexit");
   atexit.attr("register")(nb::cpp_function([] {
+    end_all_work();
     input_error.reset();
     infeasible_error.reset();
   }));

@@ -10,6 +10,27 @@
 namespace nb = nanobind;
 
 namespace dtfm::python {
+namespace {
+
+// Of the process, as the interpreter is.
+std::atomic<int> running_works = 0;
+std::atomic<bool> interpreter_ends = false;
+
+}  // namespace
+
+RunningWork::RunningWork(const std::optional<Progressed>& progress) : progress_(progress) {
+  ++running_works;
+}
+
+RunningWork::~RunningWork() {
+  --running_works;
+}
+
+void end_all_work() {
+  interpreter_ends = true;
+  const nb::gil_scoped_release released;
+  while (running_works > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 int default_threads() {
   cpu_set_t allowed;
@@ -25,6 +46,7 @@ void RunningWork::keep_raised() const {
 }
 
 bool RunningWork::must_stop() const {
+  if (interpreter_ends.load(std::memory_order_relaxed)) return true;
   if (is_stopped() || std::this_thread::get_id() != caller_) return is_stopped();
   const auto now = std::chrono::steady_clock::now();
   if (now < next_check_) return false;
@@ -37,7 +59,7 @@ bool RunningWork::must_stop() const {
 std::function<void(const Progress&)> RunningWork::on_progress() const {
   if (!progress_ || progress_->is_none()) return {};
   return [this](const Progress& progress) {
-    if (is_stopped()) return;
+    if (is_stopped() || interpreter_ends) return;
     const nb::gil_scoped_acquire acquired;
     try {
       nb::dict facts;

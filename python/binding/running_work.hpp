@@ -23,7 +23,8 @@ int default_threads();
 
 class RunningWork {
  public:
-  explicit RunningWork(const std::optional<Progressed>& progress) : progress_(progress) {}
+  explicit RunningWork(const std::optional<Progressed>& progress);
+  ~RunningWork();
   RunningWork(const RunningWork&) = delete;
   RunningWork& operator=(const RunningWork&) = delete;
 
@@ -50,16 +51,27 @@ class RunningWork {
   mutable std::optional<nanobind::python_error> raised_;
 };
 
+/// Ends all work of other threads and waits for it, because a thread that asks for the lock of an interpreter
+/// that has ended aborts the process. To be called when the interpreter exits, with its lock.
+void end_all_work();
+
 /// The result of `work(RunningWork)`, which runs without the interpreter's lock.
 template <class Task>
 auto run_released(const std::optional<Progressed>& progress, const Task& task) {
   const RunningWork running(progress);
-  auto result = [&] {
-    const nanobind::gil_scoped_release released;
-    return task(running);
-  }();
-  running.rethrow();
-  return result;
+  try {
+    auto result = [&] {
+      const nanobind::gil_scoped_release released;
+      return task(running);
+    }();
+    running.rethrow();
+    return result;
+  } catch (const nanobind::python_error&) {
+    throw;
+  } catch (...) {
+    running.rethrow();  // what the callback has raised is why the work has no result
+    throw;
+  }
 }
 
 }  // namespace dtfm::python

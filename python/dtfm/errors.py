@@ -9,7 +9,7 @@ class InputError(ValueError):
     """An argument, a file or a document is not valid.
 
     Attributes:
-        where: what is wrong: a file, a place in it as "file:line:column", an argument, or "".
+        where: location of the error: a file, "file:line:column", a key of a dict, an argument, or "".
         problem: what was found and what was expected.
         file, line, column: the parts of `where` if it is a place in a file or document, else None. Lines and
             columns count from 1, columns in bytes.
@@ -29,4 +29,4 @@ class InputError(ValueError):
 
 
 class InfeasibleError(RuntimeError):
-    """A trainer cannot run the plan. The message says which change of the plan helps."""
+    """A trainer cannot run the plan, or strict=True rejects it. The message says how to change the plan."""

@@ -28,7 +28,7 @@ def unicode_text(text: str, where: str) -> str:
 def path_text(path: str | os.PathLike, where: str) -> str:
     name = os.fspath(path)
     if not isinstance(name, str):
-        raise InputError(where, f"expected a path as text; found {type(name).__name__}")
+        raise InputError(where, f"expected a string as path; found {type(name).__name__}")
     return unicode_text(name, where)
 
 
@@ -53,8 +53,8 @@ def _plain(value: Any, where: str, parents: tuple[int, ...]) -> Any:
         return value
     if isinstance(value, os.PathLike):
         return path_text(value, where)
-    if not isinstance(value, (Mapping, list, tuple)):
-        raise InputError(where, f"expected a number, a text, a list or a dict; found {type(value).__name__}")
+    if not isinstance(value, (Mapping, list, tuple, range)):
+        raise InputError(where, f"expected a number, a string, a list or a dict; found {type(value).__name__}")
     if id(value) in parents:
         raise InputError(where, "contains itself")
     if len(parents) > 100:
@@ -63,7 +63,7 @@ def _plain(value: Any, where: str, parents: tuple[int, ...]) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise InputError(where, f"keys must be texts; found {key!r}")
+                raise InputError(where, f"keys must be strings; found {key!r}")
             unicode_text(key, where)
         return {key: _plain(item, f"{where}.{key}" if where else key, parents) for key, item in value.items()}
     return [_plain(item, f"{where}[{i}]", parents) for i, item in enumerate(value)]
@@ -93,19 +93,19 @@ def key_at(text: str, line: int) -> str:
 
 @contextmanager
 def located(documents: Mapping[str, str]) -> Iterator[None]:
-    """Names the key of a dict in errors that the library finds at a line of its JSON, which nobody has seen."""
+    """Replaces, in errors, line numbers of the JSON of a dict, which the user never sees, by the key."""
     try:
         yield
     except InputError as error:
         text = documents.get(error.file or "")
-        if text is None or error.line is None:
+        if not text or error.line is None:
             raise
         key = key_at(text, error.line)
         raise InputError(f"{error.file}.{key}" if key else str(error.file), error.problem) from None
 
 
 def versioned(document: Mapping) -> dict:
-    """With the version that a file begins with."""
+    """The document, with `"version": 1` if it has no version."""
     return dict(document) if "version" in document else {"version": 1, **document}
 
 
@@ -122,7 +122,7 @@ class Topology:
             {"devices": [{"site": "oregon", "count": 4, "gpu": "T4"}], "links": [...]}.
         latency_s, bandwidth_bps: instead of links: one-way latencies in seconds and bandwidths in bit/s as
             arrays of shape (devices, devices), row = sender. Diagonals are ignored.
-        folder: of files that a dict or text names.
+        folder: to which relative file names in a dict or text refer.
 
     Raises:
         InputError: at the place of what is not valid.
@@ -155,10 +155,13 @@ class Topology:
                 # Replaced below; valid for any devices.
                 document["links"] = [{"between": ["*", "*"], "latency": "1 s", "bandwidth": "1 bps"}]
             text = json_text(document, "topology")
-        elif is_document(source):
+        elif is_document(source) and latency_s is None:
             text = unicode_text(str(source), "topology")
         else:
-            raise InputError("topology", "expected a dict with latency_s and bandwidth_bps")
+            found = f"found {type(source).__name__}"
+            if latency_s is None:
+                raise InputError("topology", f"expected a path, a string or a dict; {found}")
+            raise InputError("topology", f"latency_s and bandwidth_bps require a dict; {found}")
         matrices = _matrix(latency_s, "latency_s"), _matrix(bandwidth_bps, "bandwidth_bps")
         with located({"topology": text} if isinstance(source, Mapping) else {}):
             self._core = _core.Topology.make(text, "topology", path_text(folder, "folder"), *matrices)
@@ -188,7 +191,9 @@ class Topology:
         return self._core.fingerprint
 
     def without(self, devices: Iterable[str]) -> Topology:
-        """The topology without devices that have failed or left, by id. Raises InputError if none is left."""
+        """The topology without the given devices (ids), such as failed ones. Raises InputError if none is left."""
+        if isinstance(devices, str) or not isinstance(devices, Iterable):
+            raise InputError("devices", f"expected a list of ids; found {devices!r}")
         part = Topology.__new__(Topology)
         part._core = self._core.without([unicode_text(str(device), "devices") for device in devices])
         return part
@@ -256,7 +261,7 @@ class Job:
         elif isinstance(source, (str, os.PathLike)):
             self._core = _core.Job.read(path_text(source, "job"))
         else:
-            raise InputError("job", f"expected a path, a text or a dict; found {type(source).__name__}")
+            raise InputError("job", f"expected a path, a string or a dict; found {type(source).__name__}")
 
     @property
     def name(self) -> str:
@@ -282,16 +287,16 @@ class Scenario:
 
     def __init__(self, source: str | os.PathLike | Mapping) -> None:
         self.path: str | None = None
-        self._text = ""  # of a dict
+        self._text = ""
+        self._is_dict = isinstance(source, Mapping)
         if isinstance(source, Mapping):
             self._text = json_text(versioned(source), "scenario")
-            self._core = _core.Text.make(self._text, "scenario")
         elif is_document(source):
-            self._core = _core.Text.make(unicode_text(str(source), "scenario"), "scenario")
+            self._text = unicode_text(str(source), "scenario")
         elif isinstance(source, (str, os.PathLike)):
             self.path = path_text(source, "scenario")
         else:
-            raise InputError("scenario", f"expected a path, a text or a dict; found {type(source).__name__}")
+            raise InputError("scenario", f"expected a path, a string or a dict; found {type(source).__name__}")
 
     def __repr__(self) -> str:
         return f"Scenario({self.path!r})" if self.path else "Scenario(…)"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def run(name: str) -> None:
-    """Replaces this process by the program. Ends it with status 1 if the package was built without programs."""
+    """Replaces this process by the program. Ends it with status 1 if the program is missing."""
     program = Path(__file__).parent / "bin" / name
     if not program.is_file():
-        sys.exit(f"{name}: this package was built without it: {program} does not exist")
+        sys.exit(f"{name}: {program} does not exist: reinstall the package (pip install .)")
     os.execv(program, [str(program), *sys.argv[1:]])
 
 

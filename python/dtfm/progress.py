@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dtfm.errors import InputError
+
 
 @contextmanager
 def shown(progress: Any) -> Iterator[Callable | None]:
     """The callback for the library: `progress` itself, or a bar of tqdm for True if that is installed."""
     if progress is not True:
+        if progress and not callable(progress):
+            raise InputError("progress", f"expected True or a function; found {progress!r}")
         yield progress or None
         return
     try:
@@ -18,11 +22,13 @@ def shown(progress: Any) -> Iterator[Callable | None]:
     except ImportError:
         yield None
         return
-    with tqdm(unit=" evaluations") as bar:
+    with tqdm() as bar:
 
         def show(facts: dict[str, Any]) -> None:
-            bar.total = facts["budget"] or None
-            bar.n = facts["evaluations"] or bar.n
+            if facts["share"] >= 0:
+                bar.unit, bar.total, bar.n = " %", 100, round(100 * facts["share"])
+            else:
+                bar.unit, bar.total, bar.n = " evaluations", facts["budget"] or None, facts["evaluations"] or bar.n
             if facts["best_s"] > 0:
                 bar.set_postfix(best=f"{facts['best_s']:.4g} s", refresh=False)
             if facts["what"]:

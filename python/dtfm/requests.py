@@ -39,8 +39,10 @@ def _word(name: str, value: Any) -> str:
     if isinstance(value, list):
         return ",".join(_word(name, item) for item in value)
     if isinstance(value, dict):
-        raise InputError(name, "expected a text or a number; found a dict")
-    return str(value) if isinstance(value, str) else repr(value)
+        raise InputError(name, "expected a string or a number; found a dict")
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))  # 16.0 is a whole number
+    return value if isinstance(value, str) else repr(value)
 
 
 def _topology(value: Any) -> Any:
@@ -52,16 +54,16 @@ def _job(value: Any) -> Any:
 
 
 def _plan(value: Any) -> Any:
+    """A path stays one, because a plan of Megatron-LM's flags is read together with `ranks`."""
+    if isinstance(value, (str, os.PathLike)) and not is_document(value):
+        return path_text(value, "plan")
     return (value if isinstance(value, Plan) else Plan(value))._file
 
 
 def _text(name: str, value: Any, documents: dict[str, str]) -> Any:
     """A document whose meaning depends on other arguments: a scenario, a model, a calibration, …"""
-    if name == "scenario" and not isinstance(value, (str, os.PathLike)):
-        value = value if isinstance(value, Scenario) else Scenario(value)
-    if isinstance(value, Scenario):
-        documents["scenario"] = value._text
-        return value.path or value._core
+    if isinstance(value, Scenario) or (name == "scenario" and isinstance(value, Mapping)):
+        return _scenario(value if isinstance(value, Scenario) else Scenario(value), documents)
     if isinstance(value, Plan):
         return _core.Text.make(value.to_json(), "plan")
     config = model_text(value) if name == "model" else None
@@ -74,14 +76,24 @@ def _text(name: str, value: Any, documents: dict[str, str]) -> Any:
         return _core.Text.make(unicode_text(value, name), name)
     if isinstance(value, (str, os.PathLike)):
         return path_text(value, name)
-    raise InputError(name, f"expected a path, a text or a dict; found {type(value).__name__}")
+    raise InputError(name, f"expected a path, a string or a dict; found {type(value).__name__}")
+
+
+def _scenario(scenario: Scenario, documents: dict[str, str]) -> Any:
+    """Several have different names, which errors and results contain."""
+    if scenario.path:
+        return scenario.path
+    number = sum(name.startswith("scenario") for name in documents)
+    name = f"scenario[{number}]" if number else "scenario"
+    documents[name] = scenario._text if scenario._is_dict else ""
+    return _core.Text.make(scenario._text, name)
 
 
 def _values(row: dict[str, Any], value: Any, documents: dict[str, str]) -> list[Any]:
     """What the library gets for one argument."""
     name, kind = row["name"], row["input"]
     if kind == _NONE:
-        if row["may_repeat"] and isinstance(value, (list, tuple)):
+        if row["may_repeat"] and isinstance(value, (list, tuple, range)):
             return [_word(name, item) for item in value]
         return [_word(name, value)]
     convert = {_TOPOLOGY: _topology, _JOB: _job, _PLAN: _plan}.get(kind, lambda item: _text(name, item, documents))
@@ -101,6 +113,7 @@ def _arguments(function: str, given: Mapping[str, Any]) -> tuple[list[tuple[str,
         if row is None:
             arguments.append((name, []))  # the library knows what is similar
         elif row["is_flag"]:
+            value = plain(value, name)
             if not isinstance(value, bool):
                 raise InputError(name, f"expected True or False; found {value!r}")
             if value:
@@ -113,7 +126,8 @@ def _arguments(function: str, given: Mapping[str, Any]) -> tuple[list[tuple[str,
 def _describe(function: Callable, key: str, positional: tuple[str, ...], hidden: tuple[str, ...] = ()) -> Callable:
     """Gives a function the signature and the documentation of its options."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in positional]
+    own = inspect.signature(function).parameters
+    parameters = [own[name] for name in positional]
     lines, heading = [], ""
     for row in _core.options[key]:
         if row["name"] in (*positional, *hidden):
@@ -124,9 +138,7 @@ def _describe(function: Callable, key: str, positional: tuple[str, ...], hidden:
             lines.append(f"\n    {heading}:")
         values = row["values"] or "bool"
         lines.append(f"        {row['name']} ({values}): {row['help']}")
-    parameters += [
-        parameter for parameter in inspect.signature(function).parameters.values() if parameter.kind is keyword
-    ]
+    parameters += [it for it in own.values() if it.kind is keyword]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nArguments:{chr(10).join(lines)}\n"
     return function
@@ -138,7 +150,7 @@ def _run(key: str, given: Mapping[str, Any], progress: Any) -> Any:
         return getattr(_core, key)(arguments, callback)
 
 
-def plan(topology: Any, *, progress: Any = None, **options: Any) -> Plan:
+def plan(topology: Any = None, *, progress: Any = None, **options: Any) -> Plan:
     """Finds the best plan for a job on a topology, as dtfm-plan does.
 
     `topology` and documents such as `job` may be paths, dicts, texts or objects of this package; `model` also a
@@ -153,28 +165,33 @@ def plan(topology: Any, *, progress: Any = None, **options: Any) -> Plan:
         >>> plan.iteration_time_s, plan.is_feasible
     """
     if options.get("score") is not None:
-        raise InputError("score", "is a function: dtfm.score(topology, plan)")
+        raise InputError("score", "cannot be passed to plan(): call dtfm.score(topology, plan)")
     return Plan._of(_run("plan", {"topology": topology, **options}, progress))
 
 
 def score(topology: Any, plan: Any, *, progress: Any = None, **options: Any) -> Plan:
-    """Checks, estimates and simulates a plan from anywhere, as dtfm-plan --score does. Takes no time to search."""
+    """Checks, estimates and simulates a given plan, as dtfm-plan --score does. Searches only with advise=True."""
+    if plan is None:
+        raise InputError("plan", "is missing")
     return Plan._of(_run("plan", {"topology": topology, "score": plan, **options}, progress))
 
 
 def replan(topology: Any, running: Any, *, progress: Any = None, **options: Any) -> Plan:
-    """Plans anew from a running plan on the devices of today, and counts the cost of migration, as
-    dtfm-plan --warm-start does.
+    """Replans a running plan for the current devices and counts the cost of migration, as dtfm-plan --warm-start
+    does.
 
-    Unless `job` is given, it is that of the running plan, with its settings, such as the schedule, and any number
-    of stages and replicas; `schedule="auto"` lets the planner choose again. `to_dict()["warm_start"]` tells what
+    Without `job`, the job and its settings, such as the schedule, are those of the running plan; the numbers of
+    stages and replicas are free. `schedule="auto"` lets the planner choose it again. `to_dict()["warm_start"]` tells what
     must be migrated, and when that pays off.
     """
     given = running if isinstance(running, Plan) else Plan(running)
-    job = given.to_dict().get("job")
+    document = given.to_dict()
+    job = document.get("job") if isinstance(document, dict) else None
     if options.get("job") is None and options.get("model") is None and isinstance(job, dict):
+        parallelism = job.get("parallelism")
         for key in ("pipeline", "data"):
-            job.get("parallelism", {}).pop(key, None)
+            if isinstance(parallelism, dict):
+                parallelism.pop(key, None)
         options = {**options, "job": job}
     return Plan._of(_run("plan", {"topology": topology, "warm_start": given, **options}, progress))
 

@@ -16,7 +16,7 @@ from dtfm.inputs import is_document, json_text, path_text, unicode_text
 
 
 class _Result:
-    """A document of the library, which is written once it is needed."""
+    """A result whose JSON is written on first use."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
@@ -27,15 +27,21 @@ class _Result:
 
     @cached_property
     def _dict(self) -> dict[str, Any]:
-        return json.loads(self._json)
+        return self.to_dict()
 
     def to_json(self) -> str:
         """The file that the program writes, byte for byte."""
         return self._json
 
     def to_dict(self) -> dict[str, Any]:
-        """A copy of all numbers."""
-        return json.loads(self._json)
+        """A copy of all numbers. Raises InputError for a plan from a file that is not JSON."""
+        try:
+            document = json.loads(self._json)
+        except ValueError as error:
+            raise InputError("plan", f"is not JSON: {error}") from None
+        if not isinstance(document, dict):
+            raise InputError("plan", "is not a JSON object")
+        return document
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the JSON to a file, which appears whole or not at all."""
@@ -49,7 +55,7 @@ class _Result:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the plan fits in memory and completes an iteration."""
+        """Whether the plan fits in memory and completes an iteration; of a comparison, whether any scheme does."""
         return self._core.is_feasible
 
     @property
@@ -93,7 +99,7 @@ class Plan(_Result):
             except (OSError, UnicodeDecodeError, ValueError) as error:
                 raise InputError(name, f"cannot be read: {error}") from None
         else:
-            raise InputError("plan", f"expected a path, a text or a dict; found {type(source).__name__}")
+            raise InputError("plan", f"expected a path, a string or a dict; found {type(source).__name__}")
         super().__init__(None)
         self._file = _core.PlanFile.make(text, name)
         self._json = text
@@ -110,7 +116,13 @@ class Plan(_Result):
 
     @property
     def is_feasible(self) -> bool:
-        return self._core.is_feasible if self._core else True
+        """Whether the plan fits in memory and completes an iteration, as far as its file says."""
+        if self._core:
+            return self._core.is_feasible
+        try:
+            return all(it["needed_bytes"] <= it["capacity_bytes"] for it in self.memory)
+        except (KeyError, TypeError):
+            raise InputError("plan.estimate.memory", "is not a list of needed_bytes and capacity_bytes") from None
 
     @property
     def is_interrupted(self) -> bool:
@@ -119,12 +131,18 @@ class Plan(_Result):
     @property
     def estimate(self) -> dict[str, Any]:
         """`estimate` of the plan file; empty if it has none."""
-        return self._dict.get("estimate", {})
+        estimate = self._dict.get("estimate", {})
+        if not isinstance(estimate, dict):
+            raise InputError("plan.estimate", "is not a JSON object")
+        return estimate
 
     @property
     def iteration_time_s(self) -> float | None:
-        """Estimated time of an iteration; None by --objective comm-cost, and in files without estimate."""
-        return self.estimate.get("iteration_time_s")
+        """Estimated time of an iteration; None with objective="comm-cost", and in files without estimate."""
+        time = self.estimate.get("iteration_time_s")
+        if time is not None and not isinstance(time, (int, float)):
+            raise InputError("plan.estimate.iteration_time_s", "is not a number")
+        return time
 
     @property
     def memory(self) -> list[dict[str, Any]]:
@@ -134,7 +152,7 @@ class Plan(_Result):
     @property
     def pipelines(self) -> list[dict[str, Any]]:
         """micro_batches and stages of each pipeline; a stage has layers [first, end) and devices."""
-        return self._dict["pipelines"]
+        return self._pipelines()
 
     @property
     def stages(self) -> int:
@@ -147,6 +165,16 @@ class Plan(_Result):
         text = self._core.pareto_json() if self._core else None
         return json.loads(text) if text else None
 
+    def _pipelines(self) -> list[dict[str, Any]]:
+        pipelines = self.to_dict().get("pipelines")
+        for pipeline in pipelines if isinstance(pipelines, list) else [None]:
+            if not isinstance(pipeline, dict) or not isinstance(pipeline.get("stages"), list):
+                raise InputError("plan", "has no pipelines with stages")
+        return pipelines
+
+    def __reduce__(self) -> tuple:
+        return Plan, (self._json,)
+
     def _rows(self) -> list[tuple[str, str]]:
         time = self.iteration_time_s
         execution = self._dict.get("execution", {})
@@ -158,10 +186,13 @@ class Plan(_Result):
         ]
 
     def __repr__(self) -> str:
-        time = self.iteration_time_s
-        text = f"Plan({len(self.pipelines)} pipelines of {self.stages} stages"
+        try:
+            time, count, stages, is_feasible = self.iteration_time_s, len(self.pipelines), self.stages, self.is_feasible
+        except InputError:
+            return "Plan(not valid, or not in JSON)"
+        text = f"Plan({count} pipelines of {stages} stages"
         text += f", {time:.4g} s per iteration" if time else ""
-        return text + (", infeasible)" if not self.is_feasible else ")")
+        return text + (")" if is_feasible else ", infeasible)")
 
     def plot(self, ax: Any = None) -> Any:
         """Draws which device has which layers with matplotlib. Returns the axes."""
@@ -189,12 +220,13 @@ class Simulation(_Result):
         return self._dict["iteration_time_s"]
 
     @property
-    def tokens_per_s(self) -> float:
-        return self._dict["tokens_per_s"]
+    def tokens_per_s(self) -> float | None:
+        """Tokens, or images, per second; None if no iteration was completed."""
+        return self._dict.get("tokens_per_s", self._dict.get("images_per_s"))
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What happened: failures, joins, plans made anew."""
+        """Events of the run: failures, joins and replans."""
         return self._dict["events"]
 
     @cached_property
@@ -208,15 +240,12 @@ class Simulation(_Result):
     def _rows(self) -> list[tuple[str, str]]:
         times = self._dict.get("iteration_time_s") or {}
         rows = [(f"iteration, {name}", f"{value:.4g} s") for name, value in times.items() if value is not None]
-        return [*rows, ("tokens per second", f"{self.tokens_per_s:,.0f}")]
+        rate = self.tokens_per_s
+        return [*rows, ("throughput", f"{rate:,.0f} per s")] if rate is not None else rows
 
     def __repr__(self) -> str:
         mean = (self._dict.get("iteration_time_s") or {}).get("mean")
-        return (
-            f"Simulation({mean:.4g} s per iteration, {self.tokens_per_s:,.0f} tokens/s)"
-            if mean
-            else "Simulation(no iteration completed)"
-        )
+        return f"Simulation({mean:.4g} s per iteration)" if mean else "Simulation(no iteration completed)"
 
     def plot(self, ax: Any = None) -> Any:
         """Draws the timeline of simulate(timeline=True) with matplotlib. Returns the axes."""
@@ -224,7 +253,7 @@ class Simulation(_Result):
 
         spans = self.timeline
         if not spans:
-            raise InputError("timeline", "was not recorded; simulate with timeline=True")
+            raise InputError("timeline", "was not recorded: call simulate with timeline=True")
         ax = ax or plt.subplots()[1]
         kinds = sorted(set(spans["kind"][spans["track"] == "compute"]))
         for kind, color in zip(kinds, _colors(len(kinds))):

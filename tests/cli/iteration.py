@@ -490,7 +490,7 @@ def test_rejected_questions():
     refused("--max-iteration-time: requires --objective smallest-cluster or least-bandwidth",
             "sites.yaml", "--max-iteration-time", "3")
     refused("--link: requires --objective least-bandwidth", "sites.yaml", "--link", "oregon,ohio")
-    refused("--link: expected two sites, as SITE,SITE; found `oregon`",
+    refused("--link: expected `SITE-SITE: LATENCY BANDWIDTH` with --gpus, or SITE,SITE with --objective least-bandwidth; found `oregon`",
             "sites.yaml", "--objective", "least-bandwidth", "--link", "oregon")
     refused("--link: unknown site `ohoi`; did you mean `ohio`?",
             "sites.yaml", "--objective", "least-bandwidth", "--link", "oregon,ohoi")

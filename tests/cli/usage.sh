@@ -5,7 +5,7 @@
 source "$(dirname "$0")/lib.sh" "$@"
 help='(see dtfm-plan --help)'
 
-expect_refused "TOPOLOGY is missing $help"
+expect_refused "TOPOLOGY or --gpus is missing $help"
 expect_refused "unexpected argument \`--sede\`; did you mean \`--seed\`? $help" net.yaml --sede 3
 expect_refused "--alike was renamed to --uniform-pipelines $help" net.yaml --alike
 expect_refused "unexpected argument \`second.yaml\` $help" net.yaml second.yaml

@@ -250,7 +250,7 @@ class Export(unittest.TestCase):
                 self.assertAlmostEqual(trainer["iteration_time_s"], planned, delta=1e-6 * planned)
                 self.assertEqual(trainer["iteration_time_s"], trainer["planned_s"])
                 done = self.run_in(EXPORT, f"{target}.json", "--to", target, "-o", f"text-{target}")
-                self.assertEqual(done.stdout.splitlines()[0], f"{target} runs the plan as planned; --topology predicts the time")
+                self.assertEqual(done.stdout.splitlines()[0], f"{target} runs the plan as planned; pass --topology to predict the time")
 
     def test_what_a_trainer_changes_comes_first(self):
         (self.folder / "net.yaml").write_text(topology(["a", "b", "c", "d"]))

@@ -38,11 +38,36 @@ class TestTopology(unittest.TestCase):
         text = path.read_text(encoding="utf-8")
         self.assertEqual(dtfm.Topology(text).fingerprint, dtfm.Topology(path).fingerprint)
 
+    def test_prices(self):
+        devices = [{"site": "a", "count": 1, "gpu": "T4", "price": "1.5 USD/h"}, {"site": "a", "count": 1, "gpu": "T4"}]
+        topology = dtfm.Topology(
+            {"devices": devices, "links": [{"within": "*", "latency": "1 ms", "bandwidth": "1 Gbps"}]}
+        )
+        # The second has that of configs/gpus.yaml.
+        self.assertEqual([it["price_usd_per_h"] for it in topology.devices], [1.5, 0.526])
+
+    def test_machines_of_one_line(self):
+        plan = dtfm.plan(gpus="1xT4@a, 1xT4@b", link="a-b: 5 ms 1 Gbps", evaluations=50)
+        self.assertEqual(len(plan.memory), 2)
+        for options, message in [
+            ({}, "TOPOLOGY or gpus is missing"),
+            ({"gpus": "2xT5"}, "gpus: unknown GPU or host `T5`; did you mean `T4`?"),
+            ({"gpus": "1xT4@a, 1xT4@b"}, 'link: is missing between a and b: add link "a-b: LATENCY BANDWIDTH"'),
+        ]:
+            with self.subTest(message), self.assertRaises(dtfm.InputError) as caught:
+                dtfm.plan(**options)
+            self.assertEqual(str(caught.exception), message)
+
     def test_without_devices(self):
         topology = dtfm.Topology(DEVICES, latency_s=LATENCY, bandwidth_bps=BANDWIDTH).without(["a/0"])
         self.assertEqual([it["id"] for it in topology.devices], ["a/1", "b/0"])
         self.assertEqual(topology.latency_s[0, 1], 0.03)
-        for devices, message in [(["c/0"], "unknown device `c/0`"), (["a/1", "b/0"], "no device is left")]:
+        for devices, message in [
+            (["c/0"], "unknown device `c/0`"),
+            (["a/1", "b/0"], "no device is left"),
+            ("a/1", "devices: expected a list of ids; found 'a/1'"),
+            (None, "devices: expected a list of ids; found None"),
+        ]:
             with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
                 topology.without(devices)
 
@@ -85,7 +110,7 @@ class TestTopology(unittest.TestCase):
         for document, message in [
             ({"devices": float("nan")}, "topology.devices: must be finite"),
             ({"devices": [{"count": {1, 2}}]}, r"topology.devices\[0\].count: expected .* found set"),
-            ({1: 2}, "topology: keys must be texts"),
+            ({1: 2}, "topology: keys must be strings"),
             (loop, r"topology.devices\[0\].devices: contains itself"),
             ({"name": "\ud800"}, "topology.name: contains text that is not valid Unicode"),
         ]:
@@ -152,14 +177,23 @@ class TestArguments(unittest.TestCase):
         self.check("pipeline: expected a whole number from 1 to 1000000; found `1.5`", pipeline=1.5)
         self.check("prove: expected True or False; found 'yes'", prove="yes")
         self.check("seed: must be finite; found nan", seed=float("nan"))
-        self.check("seed: expected a text or a number; found a dict", seed={})
+        self.check("seed: expected a string or a number; found a dict", seed={})
         self.check("schedule: unknown `gpip`; did you mean `gpipe`?", schedule="gpip")
-        self.check("score: is a function: dtfm.score(topology, plan)", score="plan.json")
+        self.check("score: cannot be passed to plan(): call dtfm.score(topology, plan)", score="plan.json")
 
     def test_scenario(self):
         with self.assertRaises(dtfm.InputError) as caught:
             dtfm.plan(self.path, scenario={"events": [{"at": "5 s", "fail": "nowhere"}]}, evaluations=10)
         self.assertTrue(caught.exception.where.startswith("scenario.events[0]"), caught.exception.where)
+
+    def test_several_scenarios(self):
+        good, bad = {"horizon": "1 h"}, {"horizon": "1 h", "events": [{"at": "5 s"}]}
+        with self.assertRaises(dtfm.InputError) as caught:
+            dtfm.plan(self.path, scenario=[good, bad], evaluations=10)
+        self.assertTrue(caught.exception.where.startswith("scenario[1].events[0]"), caught.exception.where)
+        with self.assertRaises(dtfm.InputError) as caught:
+            dtfm.plan(self.path, scenario="version: 1\nhorizon: x\n", evaluations=10)
+        self.assertEqual((caught.exception.file, caught.exception.line), ("scenario", 2))
 
     def test_signature_and_documentation(self):
         import inspect

@@ -2,13 +2,16 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import unittest
 from pathlib import Path
 
 import dtfm
 
-TOPOLOGY = dtfm.Topology(Path(__file__).parents[2] / "topologies" / "worldwide.yaml")
+PATH = Path(__file__).parents[2] / "topologies" / "worldwide.yaml"
+TOPOLOGY = dtfm.Topology(PATH)
 PLAN = dtfm.plan(TOPOLOGY, evaluations=100)
 LONG = 10_000_000
 
@@ -58,6 +61,24 @@ class TestInterrupts(unittest.TestCase):
 
         with self.assertRaisesRegex(LookupError, "of the callback"):
             dtfm.plan(TOPOLOGY, evaluations=LONG, progress=fail)
+
+    def test_what_a_callback_raises_without_a_result(self):
+        def fail(facts):
+            raise LookupError("of the callback")
+
+        with self.assertRaisesRegex(LookupError, "of the callback"):
+            dtfm.compare(TOPOLOGY, scheme="megatron", progress=fail)
+
+    def test_the_interpreter_ends_during_a_search(self):
+        script = f"""
+import dtfm, threading, time
+for progress in (None, lambda facts: None):
+    work = dict(topology={str(PATH)!r}, evaluations={LONG}, threads=1, progress=progress)
+    threading.Thread(target=dtfm.plan, kwargs=work, daemon=True).start()
+time.sleep(0.5)
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_threads(self):
         expected = dtfm.simulate(TOPOLOGY, PLAN).to_json()

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(os.environ["DTFM_PROGRAMS"])
 TOPOLOGIES = sorted((ROOT / "topologies").glob("*.yaml"))
 EVALUATIONS = 300
+LINKS = [{"within": "*", "latency": "1 ms", "bandwidth": "10 Gbps"}]
 
 
 def run(program: str, *arguments: object) -> str:
@@ -44,6 +45,36 @@ class TestParity(unittest.TestCase):
             dtfm.plan(path, job=job, schedule=["1f1b", "gpipe"], recompute="full", evaluations=EVALUATIONS).to_json(),
             run("dtfm-plan", path, *options),
         )
+
+    def test_an_option_equals_the_key_of_a_job(self):
+        path = ROOT / "topologies" / "universities.yaml"
+        job = dtfm.Job(ROOT / "configs" / "gpt3-xl-published.yaml").to_dict()
+        job["training"] |= {"global_batch": 96, "micro_batch": 3, "recompute": "full", "precision": "fp16"}
+        job["parallelism"] |= {"schedule": ["1f1b", "gpipe"], "gradient_sync": "ring"}
+        options = {"micro_batch": 3, "recompute": "full", "schedule": ["1f1b", "gpipe"], "gradient_sync": "ring"}
+        given = dtfm.plan(
+            path,
+            job=ROOT / "configs" / "gpt3-xl-published.yaml",
+            batch=96,
+            precision="fp16",
+            evaluations=200,
+            **options,
+        )
+        self.assertEqual(given.to_json(), dtfm.plan(path, job=job, evaluations=200).to_json())
+
+    def test_plan_of_megatron_flags(self):
+        topology = {"devices": [{"site": "a", "count": 2, "gpu": "T4"}], "links": LINKS}
+        flags = "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 --num-layers 24 --micro-batch-size 1"
+        with tempfile.TemporaryDirectory() as folder:
+            script, ranks, file = (Path(folder) / name for name in ("train.sh", "ranks", "topology.json"))
+            script.write_text(f"{flags} --global-batch-size 1024\n", encoding="utf-8")
+            ranks.write_text("a/0\na/1\n", encoding="utf-8")
+            file.write_text(dtfm.inputs.json_text({"version": 1, **topology}, "topology"), encoding="utf-8")
+            expected = run("dtfm-plan", file, "--score", script, "--ranks", ranks)
+            self.assertEqual(dtfm.score(file, script, ranks=ranks).to_json(), expected)
+            plan = dtfm.Plan({"pipelines": dtfm.Plan(expected).pipelines})
+            with self.assertRaisesRegex(dtfm.InputError, "ranks: requires a file with Megatron-LM flags"):
+                dtfm.score(topology, plan, ranks=ranks)
 
     def test_documents_as_dicts(self):
         document = {

@@ -1,5 +1,6 @@
 """What results contain, how they look, and planning anew after a failure."""
 
+import pickle
 import tempfile
 import unittest
 from pathlib import Path
@@ -27,6 +28,57 @@ class TestResults(unittest.TestCase):
             self.assertEqual([it.name for it in Path(folder).iterdir()], ["plan.json"])
             for source in (file, PLAN.to_json(), PLAN.to_dict(), PLAN):
                 self.assertEqual(dtfm.simulate(TOPOLOGY, source).to_json(), dtfm.simulate(TOPOLOGY, PLAN).to_json())
+
+    def test_a_plan_can_be_pickled(self):
+        self.assertEqual(pickle.loads(pickle.dumps(PLAN)).to_json(), PLAN.to_json())
+
+    def test_edits_do_not_change_a_plan(self):
+        PLAN.pipelines[0]["stages"].clear()
+        self.assertTrue(PLAN.pipelines[0]["stages"])
+
+    def test_plans_that_are_not_valid(self):
+        for document, look in [
+            ({}, lambda it: it.stages),
+            ({"pipelines": "abc"}, lambda it: it.pipelines),
+            ({"estimate": "x"}, lambda it: it.iteration_time_s),
+            ({"estimate": {"memory": [{}]}}, lambda it: it.is_feasible),
+        ]:
+            with self.subTest(document):
+                plan = dtfm.Plan(document)
+                self.assertEqual(repr(plan), "Plan(not valid, or not in JSON)")
+                with self.assertRaises(dtfm.InputError):
+                    look(plan)
+        with self.assertRaises(dtfm.InputError):
+            dtfm.replan(TOPOLOGY, dtfm.Plan("device,pipeline,stage,first_layer,last_layer\na,0,0,0,1\n"))
+        with self.assertRaisesRegex(dtfm.InputError, "plan: is missing"):
+            dtfm.score(TOPOLOGY, None)
+        with self.assertRaisesRegex(dtfm.InputError, "PLAN is missing"):
+            dtfm.simulate(TOPOLOGY)
+
+    def test_a_plan_of_a_file_that_exceeds_memory(self):
+        plan = dtfm.Plan({"pipelines": [], "estimate": {"memory": [{"needed_bytes": 2.0, "capacity_bytes": 1.0}]}})
+        self.assertFalse(plan.is_feasible)
+
+    def test_images(self):
+        plan = dtfm.plan(TOPOLOGY, job=ROOT / "configs" / "resnet-50.yaml", evaluations=50)
+        run = dtfm.simulate(TOPOLOGY, plan)
+        self.assertGreater(run.tokens_per_s, 0)
+        self.assertIn("per iteration", repr(run))
+        self.assertIn("throughput", run._repr_html_())
+
+    def test_no_iteration(self):
+        run = dtfm.simulate(TOPOLOGY, PLAN, scenario={"horizon": "0.1 s"})
+        self.assertIsNone(run.tokens_per_s)
+        self.assertEqual(repr(run), "Simulation(no iteration completed)")
+        self.assertTrue(run._repr_html_())
+
+    def test_a_scheme_without_a_layout(self):
+        with self.assertRaisesRegex(dtfm.InfeasibleError, "no layout of data-parallel"):
+            dtfm.simulate(
+                TOPOLOGY,
+                scheme="data-parallel",
+                job={**dtfm.Job(ROOT / "configs" / "gpt3-xl.yaml").to_dict(), "model": {"preset": "gpt3-175b"}},
+            )
 
     def test_simulation_and_timeline(self):
         run = dtfm.simulate(TOPOLOGY, PLAN, timeline=True)

@@ -61,7 +61,7 @@ std::optional<MatrixHeader> parse_header(std::string_view line) {
   header.has_numa = numa != std::string_view::npos;
   const std::size_t end = std::min({cpus, numa, line.find("GPU NUMA ID"), line.size()});
   header.devices = split_text(line.substr(0, end), " \t");
-  // Rows begin with a GPU, too, but go on with X or a path.
+  // Rows begin with a GPU, too, but have X or a path next.
   const bool is_header = !header.devices.empty() && gpu_number(header.devices.front()) &&
                          (header.devices.size() == 1 || !parse_connection(header.devices[1]));
   return is_header ? std::optional(header) : std::nullopt;

@@ -181,14 +181,14 @@ class NcclReader {
   }
 
   void add_nvlinks(const XmlTag& tag) {
-    constexpr std::string_view class_of_gpus = "0x03";
+    constexpr std::string_view class_of_gpus = "0x03", class_of_switches = "0x068000";
     constexpr int max_count = 64;
     const auto count = small_number(tag.value("count"));
     if (!enclosing("gpu") || topology_.gpus.empty() || !count || *count > max_count)
       throw line_error(where_, tag.line, "expected NVLinks with `count` inside an element `gpu`");
     if (tag.value("tclass").starts_with(class_of_gpus))
       topology_.gpus.back().links[tag.value("target")] += *count;
-    else
+    else if (tag.value("tclass").starts_with(class_of_switches))  // not those to CPUs, 0x068001
       topology_.gpus.back().switch_links += *count;
   }
 

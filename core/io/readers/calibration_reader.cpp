@@ -147,15 +147,20 @@ FittedCalibration parse_named_calibration(std::string_view name, const Open& ope
   return parse_calibration(std::move(file.text), std::move(file.path));
 }
 
-}  // namespace
-
-FittedCalibration shipped_calibration(std::string_view name) {
-  if (!is_shipped(name)) throw Error(std::string(name), "there is no shipped calibration of this name");
-  const std::string_view text = name == "neutral" ? neutral_yaml : v100_yaml;
+FittedCalibration parse_shipped(std::string_view name, std::string_view text) {
   FittedCalibration result =
       parse_calibration(std::string(text), fmt::format("configs/calibrations/{}.yaml", name));
   result.name = name;
   return result;
+}
+
+}  // namespace
+
+FittedCalibration shipped_calibration(std::string_view name) {
+  static const FittedCalibration neutral = parse_shipped("neutral", neutral_yaml),
+                                 v100 = parse_shipped("v100", v100_yaml);
+  if (!is_shipped(name)) throw Error(std::string(name), "there is no shipped calibration of this name");
+  return name == "neutral" ? neutral : v100;
 }
 
 FittedCalibration calibration_for(const std::optional<std::string>& given, const Job& job,

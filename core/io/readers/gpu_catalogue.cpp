@@ -80,7 +80,8 @@ std::optional<int> built_in_nvlinks(const Gpu& gpu) {
 }
 
 std::vector<Gpu> built_in_gpus() {
-  return parse_gpu_catalogue(std::string(gpus_yaml), "configs/gpus.yaml");
+  static const std::vector<Gpu> gpus = parse_gpu_catalogue(std::string(gpus_yaml), "configs/gpus.yaml");
+  return gpus;
 }
 
 std::vector<Gpu> parse_gpu_catalogue(std::string text, std::string file) {

@@ -490,7 +490,8 @@ Job pretraining_job() {
 }
 
 Job default_job() {
-  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml");
+  static const Job job = parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml");
+  return job;
 }
 
 Job read_job(const std::filesystem::path& file, std::string_view referenced_by) {

@@ -204,7 +204,8 @@ Model read_named_model(const std::string& name, std::optional<int> sequence, dou
     return parse_hf_config(read_file(name, yaml_size_limit), name, sequence, element_bytes);
   } catch (const Error& error) {
     std::error_code unreadable;
-    if (std::filesystem::exists(name, unreadable) || name.find('/') != std::string::npos || name.ends_with(".json"))
+    if (std::filesystem::exists(name, unreadable) || name.find('/') != std::string::npos ||
+        name.ends_with(".json"))
       throw;
     const std::vector<std::string_view> known(presets.begin(), presets.end());
     throw Error("--model",

@@ -10,7 +10,8 @@ namespace dtfm::io {
 extern const std::string_view roofline_yaml;
 
 Roofline built_in_roofline() {
-  return parse_roofline(std::string(roofline_yaml), "configs/roofline.yaml");
+  static const Roofline roofline = parse_roofline(std::string(roofline_yaml), "configs/roofline.yaml");
+  return roofline;
 }
 
 Roofline parse_roofline(std::string text, std::string file) {

@@ -67,7 +67,7 @@ Transport read_transport(const YamlValue& value) {
   return transport;
 }
 
-/// Throws Error unless all elements besides the diagonal are finite and at least 0, or above it.
+/// Throws Error unless all off-diagonal elements are finite and, if `may_be_zero`, at least 0, else above 0.
 void check_matrix(const Eigen::MatrixXd& matrix, const Topology& topology, const char* name,
                   bool may_be_zero) {
   if (matrix.rows() != topology.size() || matrix.cols() != topology.size())

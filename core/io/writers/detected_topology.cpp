@@ -93,8 +93,9 @@ const Gpu& catalogue_row(const std::vector<Gpu>& gpus, const std::string& name) 
 }
 
 GpuKind kind_of(const QueriedGpu& gpu, const std::vector<Gpu>& catalogue, const DetectionSettings& settings) {
-  if (const auto given = settings.gpu_of.find(gpu.name); given != settings.gpu_of.end())
-    return {given->second, &catalogue_row(catalogue, given->second)};
+  auto given = settings.gpu_of.find(gpu.name);
+  if (given == settings.gpu_of.end()) given = settings.gpu_of.find("");  // of all GPUs
+  if (given != settings.gpu_of.end()) return {given->second, &catalogue_row(catalogue, given->second)};
   const Gpu* known = find_gpu_by_driver_name(catalogue, gpu.name);
   if (known && has_memory(*known, gpu.memory())) return {known->name, known};
   GpuKind kind{gpu.name, nullptr, fmt::format("{:.10g} MiB", gpu.memory_mib),
@@ -266,8 +267,12 @@ class LinkFinder {
   }
 
   PairLink nvlink_link(const DetectedDevice& from, const DetectedDevice& to, int links) const {
-    std::string source;
-    const BitsPerSecond rate = std::min(nvlink_rate(to, source), nvlink_rate(from, source));
+    std::string source, source_of_receiver;
+    BitsPerSecond rate = nvlink_rate(from, source);
+    if (const BitsPerSecond other = nvlink_rate(to, source_of_receiver); other < rate) {
+      rate = other;
+      source = source_of_receiver;
+    }
     const bool switched = is_switched(from);
     return {facts_.direct_latency, rate * links, switched, GpuPath::nvlink,
             fmt::format("NV{}: {} of {} ({}){}", links, format_count(links, "NVLink"), bytes_rate(rate),
