@@ -65,7 +65,7 @@ TEST_CASE("a star stands for all other links") {
 }
 
 TEST_CASE("wrong text about a cluster is refused") {
-  CHECK(problem("4xH10@a") == "--gpus: unknown GPU or host `H10`; did you mean `H100`?");
+  CHECK(problem("4xH1000@a") == "--gpus: unknown GPU or host `H1000`; did you mean `H100`?");
   CHECK(problem("").starts_with("--gpus: expected GPUSxGPU@SITE"));
   CHECK(problem("0xT4") == "--gpus: expected numbers from 1 to 8192; found 0");
   CHECK(problem("2x2xdgx-h100") == "--gpus: `dgx-h100` is a kind of host, which has its own number of GPUs");
@@ -74,7 +74,7 @@ TEST_CASE("wrong text about a cluster is refused") {
   CHECK(problem("2x1xT4@a") ==
         "--link: is missing between the machines of a: add --link \"a: LATENCY BANDWIDTH\"");
   CHECK(problem("1xT4@a, 1xT4@b", {"a-c: 1 ms 1 Gbps"}) ==
-        "--link: unknown site or pair of sites `a-c`; did you mean `a`?");
+        "--link: unknown site or pair of sites `a-c`; known: `a`, `b`");
   CHECK(
       problem("1xT4@a, 1xT4@b", {"a-b: 1 ms"}).starts_with("--link: expected SITE-SITE: LATENCY BANDWIDTH"));
   CHECK(problem("1xT4@a, 1xT4@b", {"a-b: 1 ms 0 Gbps"}) ==
