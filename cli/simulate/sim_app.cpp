@@ -80,9 +80,9 @@ void check_sim_options(const OptionList& list, const SimulateOptions& options) {
   if (options.graph) return reject_options_with_graph(list);
   if (!options.topology.is_given())
     throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
+  if (!options.plan.is_given() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
   check_simulate_options(list, options);
   if (options.samples) reject_options(list, {"--trace", "--tasks"}, "cannot be combined with --samples");
-  if (!options.plan.is_given() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
   if (options.scheme && api::is_swarm(api::scheme_named(*options.scheme)))
     reject_options(list, {"--trace", "--tasks", "--report"}, "cannot be combined with --scheme swarm");
 }
