@@ -1,9 +1,10 @@
 #include "cli/documents/command_description.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <stdexcept>
 #include <string_view>
+
+#include "core/io/text/split.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -34,18 +35,17 @@ std::string on_one_line(std::string text) {
 using request::Option;
 using request::OptionKind;
 
-/// The words of `text` between separators.
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> words;
-  std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, separator);) words.push_back(word);
-  return words;
+/// The words of `text` between separators; none if it is empty.
+std::vector<std::string> words_of(const std::string& text, char separator) {
+  if (text.empty()) return {};
+  const std::vector<std::string_view> words = io::split(text, separator);
+  return {words.begin(), words.end()};
 }
 
 OptionDescription describe(const Option& option) {
   OptionDescription words;
-  words.names = split(option.name, ',');
-  words.values = split(option.values, ' ');
+  words.names = words_of(option.name, ',');
+  words.values = words_of(option.values, ' ');
   words.group = option.heading;
   words.help = on_one_line(option.help);
   words.choices = completion_values(option);

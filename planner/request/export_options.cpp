@@ -17,6 +17,7 @@
 #include "core/io/readers/roofline_reader.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/parse_number.hpp"
+#include "core/io/text/split.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 #include "planner/export/read_export_bundle.hpp"
@@ -37,11 +38,9 @@ bool parse_choice(const char* option, const std::string& text, const char* first
 }
 
 void add_targets(const std::string& text, std::vector<std::string>& targets) {
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string name(exporter::find_exporter(text.substr(begin, end - begin)).name);
+  for (const std::string_view word : io::split(text, ',')) {
+    const std::string name(exporter::find_exporter(word).name);
     if (std::find(targets.begin(), targets.end(), name) == targets.end()) targets.push_back(name);
-    begin = end + 1;
   }
 }
 

@@ -5,22 +5,12 @@
 
 #include "core/base/error.hpp"
 #include "core/io/text/parse_number.hpp"
+#include "core/io/text/split.hpp"
 
 namespace dtfm::request {
 namespace {
 
-/// The parts of `text` between separators, without empty ones.
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    if (end > begin) parts.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-bool has_capital(const std::string& word) {
+bool has_capital(std::string_view word) {
   return std::any_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
@@ -32,7 +22,7 @@ std::string_view Option::long_name() const {
 }
 
 bool Option::is_called(std::string_view name_with_dashes) const {
-  const std::vector<std::string> names = split(name, ',');
+  const std::vector<std::string_view> names = io::split(name, ',');
   return std::find(names.begin(), names.end(), name_with_dashes) != names.end();
 }
 
@@ -120,8 +110,9 @@ void set_completion_values(Option& option, const std::vector<std::string>& value
 }
 
 std::vector<std::string> completion_values(const Option& option) {
-  std::vector<std::string> values = split(option.values, '|');
-  values.erase(std::remove_if(values.begin(), values.end(), has_capital), values.end());
+  std::vector<std::string> values;
+  for (const std::string_view word : io::split(option.values, '|'))
+    if (!word.empty() && !has_capital(word)) values.emplace_back(word);
   values.insert(values.end(), option.choices.begin(), option.choices.end());
   return values;
 }

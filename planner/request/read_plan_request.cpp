@@ -8,7 +8,6 @@
 #include "core/io/writers/cluster_text.hpp"
 #include "core/io/importers/foreign_plan.hpp"
 #include "core/io/readers/job_reader.hpp"
-#include "core/io/readers/plan_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/format_number.hpp"
 #include "core/io/text/suggest.hpp"
@@ -16,7 +15,6 @@
 #include "planner/api/comm_cost.hpp"
 #include "planner/api/plan.hpp"
 #include "planner/io/running_plan.hpp"
-#include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm::request {
 namespace {

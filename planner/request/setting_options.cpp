@@ -9,7 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/io/readers/job_reader.hpp"
-#include "core/io/text/suggest.hpp"
+#include "core/io/text/split.hpp"
 #include "core/io/writers/plan_json.hpp"
 
 namespace dtfm::request {
@@ -41,11 +41,7 @@ ordered_json scalar_of(const std::string& word) {
 ordered_json value_of(const std::string& text) {
   if (text.find(',') == std::string::npos) return scalar_of(text);
   ordered_json list = ordered_json::array();
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    list.push_back(scalar_of(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  for (const std::string_view word : io::split(text, ',')) list.push_back(scalar_of(std::string(word)));
   return list;
 }
 

@@ -38,8 +38,8 @@ void set_input(Option& option, const std::string& name, const request::AnyInput&
   option.set_input(input);
 }
 
-/// Sets texts one by one if the option may be repeated, else together.
-void set_texts(Option& option, const std::vector<std::string>& texts) {
+/// Sets values one by one if the option may be repeated, else together.
+void set_values(Option& option, const std::vector<std::string>& texts) {
   if (option.may_repeat && option.kind == request::OptionKind::value) {
     for (const std::string& text : texts) {
       option.given.push_back({text});
@@ -89,7 +89,7 @@ void set_options(request::OptionList& list, const Arguments& arguments) {
     const bool is_flag = found->kind == request::OptionKind::flag;
     if (is_flag && !texts.empty())
       throw Error(name, fmt::format("expected True or False; found {}", io::quote(texts.front())));
-    if (is_flag || !texts.empty()) set_texts(*found, texts);
+    if (is_flag || !texts.empty()) set_values(*found, texts);
   }
 }
 

@@ -340,7 +340,6 @@ void bind_inputs(nb::module_& module) {
                     const nb::gil_scoped_release released;
                     return request::JobInput(name, io::parse_job(std::move(text), name));
                   })
-      .def_static("default", [] { return request::JobInput("GPT-3 XL", io::default_job()); })
       .def_prop_ro("name", [](const request::JobInput& it) { return it.value->name; })
       .def("json", [](const request::JobInput& it) { return io::format_json(io::job_json(*it.value)); });
   nb::class_<request::PlanFileInput>(module, "PlanFile")

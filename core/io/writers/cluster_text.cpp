@@ -14,6 +14,7 @@
 #include "core/io/readers/device_inventory.hpp"
 #include "core/io/readers/gpu_catalogue.hpp"
 #include "core/io/readers/host_templates.hpp"
+#include "core/io/text/split.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
 #include "core/io/text/units.hpp"
@@ -25,16 +26,6 @@ namespace {
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin, end - begin + 1);
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(trimmed(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return parts;
 }
 
 /// Takes "8x" from the beginning of `text`.
@@ -228,7 +219,7 @@ std::string links_inside(const std::vector<Machines>& all) {
 std::string format_cluster(std::string_view gpus, const std::vector<std::string>& links) {
   const std::string valid_gpus = validate_text(std::string(gpus), "--gpus");
   std::vector<Machines> all;
-  for (const std::string_view item : split(valid_gpus, ',')) all.push_back(read_machines(item));
+  for (const std::string_view item : split(valid_gpus, ',')) all.push_back(read_machines(trimmed(item)));
   const std::vector<SiteMachines> sites = by_site(all);
   std::string entries = links_inside(all);
   std::set<SitePair> given;
