@@ -4,8 +4,8 @@
 # find_package(dtfm) defines a target per layer (dtfm::core, dtfm::cost, …) and dtfm::dtfm for all of them.
 include(CMakePackageConfigHelpers)
 add_library(dtfm_dtfm INTERFACE)
-target_link_libraries(dtfm_dtfm INTERFACE dtfm_api_io dtfm_export dtfm_simulator_io)
-set(layers options core cost search io export simulator simulator_io api api_io dtfm)
+target_link_libraries(dtfm_dtfm INTERFACE dtfm_report dtfm_request)
+set(layers options core cost search io export simulator simulator_io api api_io report request dtfm)
 foreach(layer ${layers})
   set_target_properties(dtfm_${layer} PROPERTIES EXPORT_NAME ${layer})
 endforeach()
@@ -19,7 +19,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake C
 install(FILES scripts/lib/dtfmConfig.cmake ${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake DESTINATION ${folder}
   COMPONENT development)
 
-add_custom_target(packed DEPENDS programs dtfm_api_io dtfm_export dtfm_simulator_io)
+add_custom_target(packed DEPENDS programs dtfm_report dtfm_request)
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON) # packages contain no tests
 
 set(DTFM_PACKAGE_CONTACT "dtfm developers <dtfm@localhost>" CACHE STRING "Maintainer of the packages")

@@ -12,5 +12,5 @@ rm -f "$root"/build/packages/*.deb # packages of older builds may have other nam
 cpack --config "$root/build/release/CPackConfig.cmake" -B "$root/build/packages" "$@" >&2
 rm -rf "$root/build/packages/_CPack_Packages"
 ls "$root"/build/packages/*.deb
-[ -s "$root/build/release/cli/report_page.html" ] ||
+[ -s "$root/build/release/planner/report_page.html" ] ||
   echo "warning: the programs in these packages reject --report, because they were built without npm; install it and run this again" >&2

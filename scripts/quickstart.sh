@@ -12,7 +12,7 @@ build release programs
 [[ " $* " == *" -o "* ]] || set -- -o "$root/build/worldwide-plan.json" "$@"
 page=$root/build/worldwide.html
 # Without npm there is no page, and some options cannot be combined with --report.
-if [ -s "$root/build/release/cli/report_page.html" ] && ! [[ " $* " =~ " --"(report|pareto|diff|help|version|list)[^\ ]*" " ]]; then
+if [ -s "$root/build/release/planner/report_page.html" ] && ! [[ " $* " =~ " --"(report|pareto|diff|help|version|list)[^\ ]*" " ]]; then
   "$root/build/release/dtfm-plan" "$root/topologies/worldwide.yaml" --report "$page" "$@"
   echo "Open $page in a browser." >&2
 else

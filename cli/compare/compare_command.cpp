@@ -11,8 +11,8 @@
 #include "cli/common/write_output.hpp"
 #include "cli/compare/compare_options.hpp"
 #include "cli/compare/comparison.hpp"
-#include "cli/report/report_html.hpp"
-#include "cli/report/write_report.hpp"
+#include "cli/common/report_file.hpp"
+#include "planner/report/report.hpp"
 #include "core/io/text/json_format.hpp"
 #include "planner/api/compare.hpp"
 #include "planner/io/comparison_document.hpp"
@@ -33,7 +33,9 @@ void write_output(const CompareOptions& options, const api::CompareRequest& requ
   const auto document = io::comparison_document(request, comparison);
   write_output(options.output, options.format, io::format_json(document), format_summary(request, comparison),
                options.color, [&] {
-                 if (options.report) write_comparison_report(*options.report, request.problem, document);
+                 if (options.report)
+                   write_output_file(*options.report, report::comparison_report("dtfm-compare " DTFM_VERSION,
+                                                                                request.problem, document));
                });
 }
 

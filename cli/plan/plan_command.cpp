@@ -18,8 +18,8 @@
 #include "cli/common/write_output.hpp"
 #include "cli/plan/summary.hpp"
 #include "cli/plan/plan_options.hpp"
-#include "cli/report/report_html.hpp"
-#include "cli/report/write_report.hpp"
+#include "cli/common/report_file.hpp"
+#include "planner/report/report.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/json_format.hpp"
 #include "core/io/writers/plan_json.hpp"
@@ -103,10 +103,11 @@ void write_answer(const PlanOptions& options, const api::PlanAnswer& answer,
     write_output_file(*options.pareto, io::pareto_json(answer));
     text = join_blocks({text, format_pareto_front(*answer.front, answer.plan, *options.pareto)});
   }
-  write_output(options.output, options.format, io::format_json(io::plan_document(answer)), text,
-               options.color, [&] {
-                 if (options.report) write_plan_report(*options.report, answer, stop);
-               });
+  write_output(
+      options.output, options.format, io::format_json(io::plan_document(answer)), text, options.color, [&] {
+        if (options.report)
+          write_output_file(*options.report, report::plan_report("dtfm-plan " DTFM_VERSION, answer, stop));
+      });
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/write_output.hpp"
-#include "cli/report/report_html.hpp"
-#include "cli/report/write_report.hpp"
+#include "cli/common/report_file.hpp"
+#include "planner/report/report.hpp"
 #include "cli/simulate/run_stats.hpp"
 #include "cli/simulate/sim_summary.hpp"
 #include "cli/simulate/simulate_options.hpp"
@@ -109,7 +109,8 @@ void write_output(const SimulateOptions& options, const api::SimulateRequest& re
   const std::string json = io::format_json(document);
   if (options.output) write_output_file(*options.output, json);
   if (options.report)  // after the result, which must exist even if the report fails
-    write_sim_report(*options.report, request, result, document);
+    write_output_file(*options.report,
+                      report::simulation_report("dtfm-sim " DTFM_VERSION, request, result, document));
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && io::is_stdout(*output)) return;
   print_result(options.format == OutputFormat::json ? json : format_summary(request, result), options.color);

@@ -7,7 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/common/link_range.hpp"
+#include "core/cluster/link_range.hpp"
+#include "planner/io/json_values.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "core/base/index.hpp"
@@ -203,7 +204,7 @@ nlohmann::ordered_json topology_check_json(const Topology& topology,
                                  {"warnings", warnings}};
   for (const auto& [name, count] : count_gpus(topology)) json["gpus"][name] = count;
   if (const LinkRange range = inter_site_links(topology); range.has_links)
-    json["between_sites"] = range_json(range);
+    json["between_sites"] = io::range_json(range);
   if (topology.transport)
     json["transport"] = {{"library", topology.transport->library},
                          {"window_bytes", topology.transport->window.value()}};

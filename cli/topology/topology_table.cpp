@@ -12,6 +12,7 @@
 #include "core/base/index.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/units.hpp"
+#include "planner/io/json_values.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -149,7 +150,7 @@ nlohmann::ordered_json site_table_json(const Topology& topology, const SiteTable
       if (!format_range.has_links) continue;
       links.push_back({{"from", topology.sites[at(table.sites[row])].name},
                        {"to", topology.sites[at(table.sites[column])].name}});
-      links.back().update(range_json(format_range));
+      links.back().update(io::range_json(format_range));
     }
   return {{"schema", "dtfm-topology-table/1"}, {"name", topology.name}, {"sites", sites}, {"links", links}};
 }

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "cli/common/link_range.hpp"
+#include "core/cluster/link_range.hpp"
 #include "core/cluster/topology.hpp"
 
 namespace dtfm::cli {

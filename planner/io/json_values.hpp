@@ -1,4 +1,4 @@
-// JSON values of numbers and texts that may be unknown.
+// JSON values that several documents have.
 #pragma once
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/cluster/calibration.hpp"
+#include "core/cluster/link_range.hpp"
 
 namespace dtfm::io {
 
@@ -31,6 +32,12 @@ inline nlohmann::ordered_json text_or_null(const std::string& text) {
 
 inline nlohmann::ordered_json interval_json(const PredictionInterval& it) {
   return {{"low", it.low_s}, {"high", it.high_s}, {"level", it.level}, {"source", it.source}};
+}
+
+/// Returns the keys `latency_s` and `bandwidth_bps`, each [min, max].
+inline nlohmann::ordered_json range_json(const LinkRange& range) {
+  return {{"latency_s", {range.min_latency.value(), range.max_latency.value()}},
+          {"bandwidth_bps", {range.min_bandwidth.value(), range.max_bandwidth.value()}}};
 }
 
 }  // namespace dtfm::io

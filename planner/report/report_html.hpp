@@ -1,17 +1,18 @@
 // A report as one self-contained HTML file.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace dtfm::cli {
+namespace dtfm::report {
 
-/// Checks option --report before any work is done. Throws Error if this program was built without the page
-/// (no npm), and if `file` is stdout, or exists and is not a report.
-void check_report(const std::optional<std::string>& file);
+/// Whether this was built with the page (with npm). Without it, report_html must not be called.
+bool has_page();
+
+/// Whether a file begins as a page does.
+bool begins_as_page(const std::string& begin);
 
 /// The page for `document` (report_document). Text in `document` or `title` is never interpreted as markup or
 /// script.
@@ -23,4 +24,4 @@ std::string script_json(const nlohmann::ordered_json& value);
 /// `text` escaped for use between tags or in a quoted attribute.
 std::string html_text(std::string_view text);
 
-}  // namespace dtfm::cli
+}  // namespace dtfm::report

@@ -9,7 +9,7 @@
 #include "simulator/report/timeline.hpp"
 #include "core/cluster/topology.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::report {
 
 /// Input of report_document. The page omits sections whose content is not given.
 struct ReportContent {
@@ -32,4 +32,4 @@ inline constexpr long long max_spans = 120'000;
 /// the pipelines.
 nlohmann::ordered_json report_document(ReportContent content);
 
-}  // namespace dtfm::cli
+}  // namespace dtfm::report

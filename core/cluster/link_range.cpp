@@ -1,10 +1,8 @@
-#include "cli/common/link_range.hpp"
+#include "core/cluster/link_range.hpp"
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
-namespace dtfm::cli {
+namespace dtfm {
 
 void LinkRange::add(const Link& link) {
   min_latency = has_links ? std::min(min_latency, link.latency) : link.latency;
@@ -14,9 +12,4 @@ void LinkRange::add(const Link& link) {
   has_links = true;
 }
 
-nlohmann::ordered_json range_json(const LinkRange& range) {
-  return {{"latency_s", {range.min_latency.value(), range.max_latency.value()}},
-          {"bandwidth_bps", {range.min_bandwidth.value(), range.max_bandwidth.value()}}};
-}
-
-}  // namespace dtfm::cli
+}  // namespace dtfm

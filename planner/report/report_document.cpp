@@ -1,4 +1,4 @@
-#include "cli/report/report_document.hpp"
+#include "planner/report/report_document.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,12 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "cli/common/link_range.hpp"
+#include "core/cluster/link_range.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/virtual_stages.hpp"
+#include "planner/io/json_values.hpp"
 #include "simulator/report/critical_path.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::report {
 namespace {
 
 using nlohmann::ordered_json;
@@ -57,7 +58,7 @@ ordered_json links_json(const Topology& topology) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (!ranges[i].has_links) continue;
     links.push_back({{"from", i / topology.sites.size()}, {"to", i % topology.sites.size()}});
-    links.back().update(range_json(ranges[i]));
+    links.back().update(io::range_json(ranges[i]));
   }
   return links;
 }
@@ -256,4 +257,4 @@ ordered_json report_document(ReportContent content) {
   return json;
 }
 
-}  // namespace dtfm::cli
+}  // namespace dtfm::report

@@ -1,5 +1,5 @@
 # Builds the report page without its data: the files of page/, d3 from npm, and the hashes of its Content-Security-Policy.
-# dtfm_report_page(TARGET) compiles it into TARGET as `dtfm::cli::report_page`, which is empty if npm is missing or fails;
+# dtfm_report_page(TARGET) compiles it into TARGET as `dtfm::report::report_page`, which is empty if npm is missing or fails;
 # then --report is rejected.
 
 set(report_folder ${CMAKE_CURRENT_LIST_DIR}/page)
@@ -84,5 +84,5 @@ function(dtfm_report_page target)
   file(COPY_FILE ${page}.new ${page} ONLY_IF_DIFFERENT)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
     ${report_folder}/report.html ${report_folder}/report.css ${report_folder}/package-lock.json)
-  dtfm_embed_text(${target} dtfm::cli report_page ${page})
+  dtfm_embed_text(${target} dtfm::report report_page ${page})
 endfunction()
