@@ -39,8 +39,8 @@ Examples:
   dtfm-calibrate lab.yaml runs.csv --job small.yaml --format json | jq .fit.intervals)";
 
 void check_calibrate_options(const CalibrateOptions& options) {
-  if (options.topology.empty()) throw Error("", "TOPOLOGY is missing (see dtfm-calibrate --help)");
-  if (options.runs.empty()) throw Error("", "RUNS.csv is missing (see dtfm-calibrate --help)");
+  if (!options.topology.is_given()) throw Error("", "TOPOLOGY is missing (see dtfm-calibrate --help)");
+  if (!options.runs.is_given()) throw Error("", "RUNS.csv is missing (see dtfm-calibrate --help)");
 }
 
 }  // namespace
@@ -48,17 +48,13 @@ void check_calibrate_options(const CalibrateOptions& options) {
 void add_calibrate_options(OptionList& list, CalibrateOptions& options) {
   set_texts(list, "dtfm-calibrate", "Fits the calibration constants of the simulator to measured iterations.",
             footer);
-  begin_group(list, heading::inputs);
-  add_argument(list, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
-  add_argument(list, "RUNS.csv", "measured iterations", options.runs);
-  add_option(list, "--job", "FILE", "job that was trained (YAML) [the jobs in the plans, or GPT-3 XL]",
-             [&](const std::string& text) { options.job = text; });
+  add_calibrate_inputs(list, options);
   begin_group(list, heading::output);
   add_option(list, "-o,--output", "FILE", "writes the constants (JSON); - for stdout instead of the tables",
              [&](const std::string& text) { options.output = text; });
   add_format_option(list, options.format);
   begin_group(list, heading::general);
-  add_threads_option(list, available_cores(), options.threads);
+  add_threads_option(list, available_cores(), options.work.threads);
   add_color_option(list, options.color);
   add_flag(list, "--quiet", "prints no progress", options.quiet);
   add_version_option(list, "dtfm-calibrate " DTFM_VERSION);

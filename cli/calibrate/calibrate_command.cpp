@@ -1,6 +1,8 @@
 // The dtfm-calibrate command: reads measured iterations and fits the constants of the simulator.
 #include <array>
-#include <memory>
+#include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "cli/calibrate/calibrate_options.hpp"
 #include "cli/calibrate/calibrate_summary.hpp"
@@ -9,54 +11,23 @@
 #include "cli/common/output_check.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/write_output.hpp"
-#include "core/io/readers/calibration_reader.hpp"
-#include "core/io/readers/job_reader.hpp"
-#include "core/io/readers/roofline_reader.hpp"
-#include "core/io/readers/topology_reader.hpp"
-#include "core/io/text/atomic_file.hpp"
-#include "simulator/io/runs_reader.hpp"
+#include "core/io/text/json_format.hpp"
+#include "core/io/text/named_file.hpp"
+#include "planner/io/calibration_document.hpp"
 
 namespace dtfm::cli {
-namespace {
-
-std::vector<sim::MeasuredRun> load_runs(const CalibrateOptions& options, const std::optional<Job>& job,
-                                        const std::shared_ptr<const Topology>& topology) {
-  const Roofline roofline = io::built_in_roofline();
-  std::vector<sim::MeasuredRun> runs = io::read_runs(options.runs, {topology, job, roofline});
-  if (runs.size() < sim::min_runs)
-    throw Error(options.runs, fmt::format("has {} runs; fitting the constants requires at least {}",
-                                          runs.size(), sim::min_runs));
-  return runs;
-}
-
-sim::CalibrationFit fit_constants(const CalibrateOptions& options, const std::vector<sim::MeasuredRun>& runs,
-                                  const Calibration& prior) {
-  ProgressPrinter printer(options.quiet, "dtfm-calibrate");
-  return sim::calibrate(
-      runs, {prior, options.threads, [&](const Progress& progress) { printer.show(progress); }});
-}
-
-/// Writes the file before printing: it must exist even if stdout is closed.
-void write_output(const CalibrateOptions& options, const CalibrateSummary& summary) {
-  write_output(options.output, options.format, calibration_file_json(summary), format_summary(summary),
-               options.color);
-}
-
-}  // namespace
-
 int run_calibrate_command(const CalibrateOptions& options) {
   const InterruptWatch watch("a calibration");
-  check_outputs(std::array{options.topology, options.runs, options.job.value_or("")},
-                std::array{options.output.value_or("")});
+  const std::array outputs{options.output.value_or("")};
+  check_outputs(std::array{file_of(options.topology), file_of(options.runs), file_of(options.job)}, outputs);
   const io::ReadLog read;
-  const auto topology = std::make_shared<const Topology>(io::read_topology(options.topology));
-  std::optional<Job> job;
-  if (options.job) job = io::read_job(*options.job);
-  const std::vector<sim::MeasuredRun> runs = load_runs(options, job, topology);
-  check_not_read(read, std::array{options.output.value_or("")});
-  const Calibration prior = io::calibration_for({}, job.value_or(Job()), *topology).constants;
-  const sim::CalibrationFit fit = fit_constants(options, runs, prior);
-  write_output(options, {*topology, runs, fit, prior, sim::simulate_seconds(runs, prior, options.threads)});
+  api::CalibrateRequest request = read_calibrate_request(options);
+  check_not_read(read, outputs);
+  ProgressPrinter printer(options.quiet, "dtfm-calibrate");
+  request.work.on_progress = [&](const Progress& progress) { printer.show(progress); };
+  const api::CalibrateResult result = api::calibrate(request);
+  write_output(options.output, options.format, io::format_json(io::calibration_document(request, result)),
+               format_summary(request, result), options.color);
   return exit_code::done;
 }
 

@@ -6,14 +6,12 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
+#include "planner/request/calibrate_options.hpp"
 
 namespace dtfm::cli {
 
-struct CalibrateOptions {
-  std::string topology, runs;         // files
-  std::optional<std::string> job;     // file; if not given: the jobs of the plans, else GPT-3 XL
+struct CalibrateOptions : request::CalibrateOptions {
   std::optional<std::string> output;  // file
-  int threads = 1;
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool quiet = false;

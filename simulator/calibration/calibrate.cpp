@@ -128,6 +128,7 @@ class Calibrator {
 };
 
 VectorXd Calibrator::errors_of(const std::vector<std::size_t>& rows, const VectorXd& x) const {
+  if (is_stopped(settings_.stop)) throw WorkStopped();
   constexpr double min_s = 1e-9;  // lower limit, for a plan that computes and sends nothing
   std::vector<MeasuredRun> runs;
   for (const std::size_t row : rows) runs.push_back(runs_[row]);

@@ -23,6 +23,7 @@ inline constexpr double assumed_model_error = 0.1;
 struct CalibrateSettings {
   Calibration prior;  // mean of the prior
   int threads = 1;
+  StopFunction stop = {};  // once it returns true, calibrate throws WorkStopped
   std::function<void(const Progress&)> on_progress = {};
 };
 
@@ -59,7 +60,7 @@ struct CalibrationFit {
 /// The constants that minimize the sum of squares of log (simulated ÷ measured) plus that of the prior.
 /// Outliers, runs that no constants explain together with the others, are left out. The memory of a process
 /// is fitted by least squares of the relative errors of all measured peaks, outliers included. Throws Error
-/// for fewer than min_runs runs.
+/// for fewer than min_runs runs, and WorkStopped.
 CalibrationFit calibrate(std::span<const MeasuredRun> runs, const CalibrateSettings& settings);
 
 }  // namespace dtfm::sim
