@@ -67,6 +67,7 @@ bool is_word(char c) {
 
 std::string python_name(const Option& option) {
   std::string name(option.long_name());
+  name.resize(std::min(name.size(), name.find('.')));  // of the placeholder RUNS.csv
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return name;
 }

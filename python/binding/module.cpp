@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 #include <nlohmann/json.hpp>
@@ -30,11 +32,15 @@
 #include "planner/api/devices/sub_topology.hpp"
 #include "planner/api/pareto.hpp"
 #include "planner/api/plan.hpp"
+#include "planner/io/calibration_document.hpp"
 #include "planner/io/comparison_document.hpp"
 #include "planner/io/pareto_json.hpp"
 #include "planner/io/plan_document.hpp"
 #include "planner/io/plan_notes.hpp"
 #include "planner/io/simulation_document.hpp"
+#include "planner/report/report.hpp"
+#include "planner/report/report_html.hpp"
+#include "planner/request/calibrate_options.hpp"
 #include "planner/request/compare_options.hpp"
 #include "planner/request/export_options.hpp"
 #include "planner/request/plan_options.hpp"
@@ -85,6 +91,11 @@ void declare_compare(request::OptionList& list, request::CompareOptions& options
   add_threads_option(list, default_threads(), options.work.threads);
 }
 
+void declare_calibrate(request::OptionList& list, request::CalibrateOptions& options) {
+  add_calibrate_inputs(list, options);
+  add_threads_option(list, default_threads(), options.work.threads);
+}
+
 void declare_export(request::OptionList& list, request::ExportOptions& options) {
   add_export_inputs(list, options);
   add_target_options(list, options);
@@ -114,6 +125,15 @@ nb::list describe(void (*declare)(request::OptionList&, Options&)) {
   return rows;
 }
 
+constexpr const char* made_by = "dtfm " DTFM_VERSION;
+
+/// The page that `make(StopFunction)` returns; nothing if this was built without it.
+template <class Make>
+std::optional<std::string> report_of(const Make& make) {
+  if (!report::has_page()) return std::nullopt;
+  return run_released({}, [&](const RunningWork& running) { return make(running.stop()); });
+}
+
 struct PlanResult {
   api::PlanAnswer answer;
   bool is_interrupted = false;
@@ -122,6 +142,9 @@ struct PlanResult {
   std::optional<std::string> pareto_json() const {
     if (!answer.front) return std::nullopt;
     return io::pareto_json(answer);
+  }
+  std::optional<std::string> report() const {
+    return report_of([&](const StopFunction& stop) { return report::plan_report(made_by, answer, stop); });
   }
 };
 
@@ -145,6 +168,11 @@ struct SimulationResult {
   bool is_interrupted = false;
 
   std::string json() const { return io::format_json(io::simulation_document(request, result)); }
+  std::optional<std::string> report() const {
+    return report_of([&](const StopFunction&) {
+      return report::simulation_report(made_by, request, result, io::simulation_document(request, result));
+    });
+  }
 };
 
 SimulationResult run_simulate(const Arguments& arguments, const std::optional<Progressed>& progress) {
@@ -172,6 +200,12 @@ struct ComparisonResult {
   api::Comparison comparison;
 
   std::string json() const { return io::format_json(io::comparison_document(request, comparison)); }
+  std::optional<std::string> report() const {
+    return report_of([&](const StopFunction&) {
+      return report::comparison_report(made_by, request.problem,
+                                       io::comparison_document(request, comparison));
+    });
+  }
 };
 
 ComparisonResult run_compare(const Arguments& arguments, const std::optional<Progressed>& progress) {
@@ -183,6 +217,42 @@ ComparisonResult run_compare(const Arguments& arguments, const std::optional<Pro
     made.request.work.stop = running.stop();
     made.request.work.on_progress = running.on_progress();
     made.comparison = api::compare(made.request);
+    made.request.work = {};
+    return made;
+  });
+}
+
+struct CalibrationResult {
+  api::CalibrateRequest request;
+  api::CalibrateResult result;
+
+  std::string json() const { return io::format_json(io::calibration_document(request, result)); }
+  /// Name with its unit, fitted value, and the ends of its interval, of each constant.
+  std::vector<std::tuple<std::string, double, double, double>> constants() const {
+    std::vector<std::tuple<std::string, double, double, double>> rows;
+    const sim::CalibrationFit& fit = result.fit;
+    for (std::size_t i = 0; i < calibration_constants.size(); ++i) {
+      const CalibrationConstant& it = calibration_constants[i];
+      const bool is_time = it.kind == CalibrationConstant::Kind::seconds;
+      rows.emplace_back(fmt::format("{}{}", it.name, is_time ? "_s" : ""), fit.constants.*it.value,
+                        fit.intervals[i].low, fit.intervals[i].high);
+    }
+    if (const auto& memory = fit.process_memory)
+      rows.emplace_back("process_memory_bytes", fit.constants.process_memory_bytes, memory->first,
+                        memory->second);
+    return rows;
+  }
+};
+
+CalibrationResult run_calibrate(const Arguments& arguments, const std::optional<Progressed>& progress) {
+  Call call(declare_calibrate);
+  set_options(call.list, arguments);
+  check_calibrate_options(call.options);
+  return run_released(progress, [&](const RunningWork& running) {
+    CalibrationResult made{read_calibrate_request(call.options), {}};
+    made.request.work.stop = running.stop();
+    made.request.work.on_progress = running.on_progress();
+    made.result = api::calibrate(made.request);
     made.request.work = {};
     return made;
   });
@@ -357,15 +427,21 @@ void bind_results(nb::module_& module) {
   nb::class_<PlanResult>(module, "PlanResult")
       .def("json", &PlanResult::json, nb::call_guard<nb::gil_scoped_release>())
       .def("pareto_json", &PlanResult::pareto_json, nb::call_guard<nb::gil_scoped_release>())
+      .def("report", &PlanResult::report)
       .def_ro("is_interrupted", &PlanResult::is_interrupted)
       .def_prop_ro("is_feasible", [](const PlanResult& it) { return it.answer.is_feasible(); });
   nb::class_<SimulationResult>(module, "SimulationResult")
       .def("json", &SimulationResult::json, nb::call_guard<nb::gil_scoped_release>())
+      .def("report", &SimulationResult::report)
       .def("timeline", timeline_columns)
       .def_ro("is_interrupted", &SimulationResult::is_interrupted)
       .def_prop_ro("is_feasible", [](const SimulationResult& it) { return it.result.is_feasible(); });
+  nb::class_<CalibrationResult>(module, "CalibrationResult")
+      .def("json", &CalibrationResult::json, nb::call_guard<nb::gil_scoped_release>())
+      .def("constants", &CalibrationResult::constants);
   nb::class_<ComparisonResult>(module, "ComparisonResult")
       .def("json", &ComparisonResult::json, nb::call_guard<nb::gil_scoped_release>())
+      .def("report", &ComparisonResult::report)
       .def_prop_ro("is_interrupted", [](const ComparisonResult& it) { return it.comparison.is_interrupted; })
       .def_prop_ro("is_feasible", [](const ComparisonResult& it) { return it.comparison.is_any_feasible(); });
 }
@@ -382,11 +458,13 @@ NB_MODULE(_core, module) {
   module.def("plan", run_plan, "arguments"_a, "progress"_a = nb::none());
   module.def("simulate", run_simulate, "arguments"_a, "progress"_a = nb::none());
   module.def("compare", run_compare, "arguments"_a, "progress"_a = nb::none());
+  module.def("calibrate", run_calibrate, "arguments"_a, "progress"_a = nb::none());
   module.def("export", run_export, "arguments"_a);
   nb::dict options;
   options["plan"] = describe(declare_plan);
   options["simulate"] = describe(declare_simulate);
   options["compare"] = describe(declare_compare);
+  options["calibrate"] = describe(declare_calibrate);
   options["export"] = describe(declare_export);
   module.attr("options") = options;
 }

@@ -19,6 +19,7 @@ RESULTS = {
     "replan": "Plan",
     "simulate": "Simulation",
     "compare": "Comparison",
+    "calibrate": "Calibration",
     "export": "Export",
 }
 
@@ -41,5 +42,5 @@ def stub(name: str) -> str:
     return f"def {name}(\n{lines}) -> {RESULTS[name]}:\n{body}\n"
 
 
-header = "from typing import Any\n\nfrom dtfm.results import Comparison, Export, Plan, Simulation\n\n"
+header = "from typing import Any\n\nfrom dtfm.results import Calibration, Comparison, Export, Plan, Simulation\n\n"
 (folder / "requests.pyi").write_text(header + "\n".join(stub(name) for name in RESULTS), encoding="utf-8")

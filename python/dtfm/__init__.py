@@ -1,6 +1,6 @@
 """Plans and simulates the training of large models on geo-distributed, heterogeneous, unreliable machines.
 
-The functions take what the programs dtfm-plan, dtfm-sim, dtfm-compare and dtfm-export take, as keyword arguments
+The functions take what the programs dtfm-plan, dtfm-sim, dtfm-compare, dtfm-calibrate and dtfm-export take, as keyword arguments
 (`--micro-batch 2` is `micro_batch=2`), and give the same numbers, byte for byte:
 
     import dtfm
@@ -15,10 +15,11 @@ The functions take what the programs dtfm-plan, dtfm-sim, dtfm-compare and dtfm-
 from dtfm._core import __version__
 from dtfm.errors import InfeasibleError, InputError
 from dtfm.inputs import Job, Scenario, Topology
-from dtfm.requests import compare, export, plan, replan, score, simulate
-from dtfm.results import Comparison, Export, Plan, Simulation
+from dtfm.requests import calibrate, compare, export, plan, replan, score, simulate
+from dtfm.results import Calibration, Comparison, Export, Plan, Simulation
 
 __all__ = [
+    "Calibration",
     "Comparison",
     "Export",
     "InfeasibleError",
@@ -29,6 +30,7 @@ __all__ = [
     "Simulation",
     "Topology",
     "__version__",
+    "calibrate",
     "compare",
     "export",
     "plan",

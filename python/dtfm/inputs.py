@@ -253,7 +253,7 @@ class Job:
 
     def __init__(self, source: str | os.PathLike | Mapping) -> None:
         if isinstance(source, Mapping):
-            text = json_text(source, "job")
+            text = json_text(versioned(source), "job")
             with located({"job": text}):
                 self._core = _core.Job.make(text, "job")
         elif is_document(source):

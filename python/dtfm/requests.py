@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dtfm import _core
@@ -22,8 +22,9 @@ from dtfm.inputs import (
     plain,
     unicode_text,
 )
+from dtfm.measured_runs import table_of
 from dtfm.progress import shown
-from dtfm.results import Comparison, Export, Plan, Simulation
+from dtfm.results import Calibration, Comparison, Export, Plan, Simulation
 
 # Kinds of inputs, as the library numbers them.
 _NONE, _TOPOLOGY, _JOB, _PLAN, _TEXT = range(5)
@@ -64,8 +65,8 @@ def _text(name: str, value: Any, documents: dict[str, str]) -> Any:
     """A document whose meaning depends on other arguments: a scenario, a model, a calibration, …"""
     if isinstance(value, Scenario) or (name == "scenario" and isinstance(value, Mapping)):
         return _scenario(value if isinstance(value, Scenario) else Scenario(value), documents)
-    if isinstance(value, Plan):
-        return _core.Text.make(value.to_json(), "plan")
+    if isinstance(value, (Plan, Calibration)):
+        return _core.Text.make(value.to_json(), name)
     config = model_text(value) if name == "model" else None
     if config is not None:
         return _core.Text.make(config, "model")
@@ -213,6 +214,25 @@ def compare(topology: Any, *, progress: Any = None, **options: Any) -> Compariso
     return Comparison(_run("compare", {"topology": topology, **options}, progress))
 
 
+def calibrate(topology: Any, runs: Any, *, progress: Any = None, **options: Any) -> Calibration:
+    """Fits the constants of the simulator to 5 to 200 measured iterations, as dtfm-calibrate does.
+
+    `runs` is a path or the text of a table (docs/files/calibration.md), or a list of dicts with its columns, whose
+    plans and jobs may be objects. Other functions take the result as `calibration`.
+
+    Example:
+        >>> fitted = dtfm.calibrate(topology, [{"plan": plan, "seconds": 12.31}, ...])
+        >>> dtfm.simulate(topology, plan, calibration=fitted)
+    """
+    given = {"topology": topology, "runs": runs, **options}
+    if runs is None or isinstance(runs, (str, os.PathLike)):
+        return Calibration(_run("calibrate", given, progress))
+    if isinstance(runs, Mapping) or not isinstance(runs, Iterable):
+        raise InputError("runs", f"expected a path, a string or a list of dicts; found {type(runs).__name__}")
+    with table_of(runs) as path:
+        return Calibration(_run("calibrate", {**given, "runs": path}, progress))
+
+
 def export(plan: Any, to: Any, folder: str | os.PathLike, **options: Any) -> Export:
     """Writes what trainers and launchers read into a folder, as dtfm-export does.
 
@@ -234,4 +254,5 @@ _describe(score, "plan", ("topology", "plan"), hidden=("score", "warm_start", "h
 _describe(replan, "plan", ("topology", "running"), hidden=("score", "ranks", "advise", "warm_start"))
 _describe(simulate, "simulate", ("topology", "plan"))
 _describe(compare, "compare", ("topology",))
+_describe(calibrate, "calibrate", ("topology", "runs"))
 _describe(export, "export", ("plan", "to", "folder"))

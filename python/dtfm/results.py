@@ -14,8 +14,10 @@ from dtfm import _core
 from dtfm.errors import InputError
 from dtfm.inputs import is_document, json_text, path_text, unicode_text
 
+_MAX_NOTEBOOK_PAGE = 8 << 20  # characters; notebooks keep what they show
 
-class _Result:
+
+class _Document:
     """A result whose JSON is written on first use."""
 
     def __init__(self, core: Any) -> None:
@@ -45,23 +47,7 @@ class _Result:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the JSON to a file, which appears whole or not at all."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            partial.write_text(self._json, encoding="utf-8")
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    @property
-    def is_feasible(self) -> bool:
-        """Whether the plan fits in memory and completes an iteration; of a comparison, whether any scheme does."""
-        return self._core.is_feasible
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether Ctrl-C ended the work early: this is the best result so far."""
-        return self._core.is_interrupted
+        _write(path, self._json)
 
     @property
     def notes(self) -> list[str]:
@@ -78,6 +64,45 @@ class _Result:
         )
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
         return f"<table>{rows}</table>" + (f"<ul>{notes}</ul>" if notes else "")
+
+
+class _Result(_Document):
+    """What the library found, and a page about it."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether the plan fits in memory and completes an iteration; of a comparison, whether any scheme does."""
+        return self._core.is_feasible
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C ended the work early: this is the best result so far."""
+        return self._core.is_interrupted
+
+    def report(self) -> str:
+        """A page with charts, as the programs write with --report: one HTML document, which needs no network.
+
+        Raises InputError for a plan from a file (`dtfm.score(topology, plan).report()` has its page), and if the
+        package was built without npm.
+        """
+        if self._core is None:
+            raise InputError("report", "a plan from a file has no page: use dtfm.score(topology, plan).report()")
+        page = self._core.report()
+        if page is None:
+            raise InputError("report", "requires npm: install it, then build the package again")
+        return page
+
+    def save_report(self, path: str | os.PathLike) -> None:
+        """Writes the page of `report` to a file, which appears whole or not at all."""
+        _write(path, self.report())
+
+    def _repr_html_(self) -> str:
+        """The page in a frame or, without one and for very large ones, a table."""
+        page = self._core.report() if self._core else None
+        if page is None or len(page) > _MAX_NOTEBOOK_PAGE:
+            return super()._repr_html_()
+        source = page.replace("&", "&amp;").replace("'", "&#39;")
+        return f"<iframe sandbox='allow-scripts' style='width:100%;height:800px;border:0' srcdoc='{source}'></iframe>"
 
 
 class Plan(_Result):
@@ -285,6 +310,41 @@ class Comparison(_Result):
         return f"Comparison({len(self.schemes)} schemes)"
 
 
+class Calibration(_Document):
+    """Constants of the simulator, fitted to measured iterations, schema dtfm-calibration."""
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """By name, with the unit in it: message_overhead_s."""
+        return {name: value for name, value, *_ in self._core.constants()}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """95 % interval of each constant; as wide as that of the prior where the runs do not identify it."""
+        return {name: (low, high) for name, _, low, high in self._core.constants()}
+
+    @property
+    def mean_absolute_error(self) -> dict[str, float]:
+        """Relative error of simulated times: fitted, leave_one_out (each run left out of the fit), prior."""
+        return self._dict["fit"]["mean_absolute_error"]
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """measured_s, simulated_s, leave_one_out_s, outlier, … of each run."""
+        return self._dict["fit"]["runs"]
+
+    @property
+    def notes(self) -> list[str]:
+        return list(self._dict["fit"]["notes"])
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [(name, f"{value:.4g} ({low:.4g} … {high:.4g})") for name, value, low, high in self._core.constants()]
+
+    def __repr__(self) -> str:
+        errors = self.mean_absolute_error
+        return f"Calibration({len(self.runs)} runs, mean error {100 * errors['leave_one_out']:.1f} %)"
+
+
 class Export:
     """What was exported: folder, files, notes, and what the trainer makes of the plan."""
 
@@ -304,6 +364,17 @@ class Export:
 
     def __repr__(self) -> str:
         return f"Export({str(self.folder)!r}: {', '.join(self.files)})"
+
+
+def _write(path: str | os.PathLike, text: str) -> None:
+    """Writes a file, which appears whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _seconds_per_batch(scheme: dict[str, Any]) -> str:

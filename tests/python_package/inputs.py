@@ -15,6 +15,29 @@ LATENCY = np.array([[9.0, 0.001, 0.02], [0.001, 9.0, 0.03], [0.02, 0.03, 9.0]])
 BANDWIDTH = np.array([[9.0, 1e10, 1e9], [1e10, 9.0, 2e9], [1e9, 2e9, 9.0]])
 
 
+class TestRuns(unittest.TestCase):
+    def test_rows_that_are_not_valid(self):
+        links = [{"within": "*", "latency": "1 ms", "bandwidth": "1 Gbps"}]
+        topology = {"devices": [{"site": "a", "count": 2, "gpu": "T4"}], "links": links}
+        plan = dtfm.plan(topology, evaluations=9)
+        row = {"plan": plan, "seconds": 9}
+        for rows, where, problem in (
+            ([row] * 4, "runs", "has 4 runs"),
+            ([row] * 5 + [{**row, "seconds": "soon"}], "runs[5]", "soon"),
+            ([row] * 5 + [{**row, "second": 1}], "runs", "unknown column `second`"),
+            ([row] * 5 + [{**row, "topology": "a.yaml"}], "runs[5].topology", "require a CSV file"),
+            ([row] * 5 + [{**row, "seconds": {1: 2}}], "runs[5].seconds", "keys must be strings"),
+            ([row] * 5 + [{**row, "plan": 3}], "runs[5].plan", "expected a path"),
+            ([3], "runs[0]", "expected a dict"),
+            ({"plan": plan}, "runs", "expected a path, a string or a list of dicts"),
+            (3, "runs", "expected a path, a string or a list of dicts"),
+        ):
+            with self.subTest(where=where, problem=problem), self.assertRaises(dtfm.InputError) as caught:
+                dtfm.calibrate(topology, rows)
+            self.assertEqual(caught.exception.where, where)
+            self.assertIn(problem, caught.exception.problem)
+
+
 class TestTopology(unittest.TestCase):
     def test_arrays(self):
         topology = dtfm.Topology(DEVICES, latency_s=LATENCY, bandwidth_bps=BANDWIDTH.tolist())

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(os.environ["DTFM_PROGRAMS"])
 TOPOLOGIES = sorted((ROOT / "topologies").glob("*.yaml"))
 EVALUATIONS = 300
+PLANNED_FOR = ROOT / "topologies" / "three-clouds.yaml"
 LINKS = [{"within": "*", "latency": "1 ms", "bandwidth": "10 Gbps"}]
 
 
@@ -23,6 +24,9 @@ def run(program: str, *arguments: object) -> str:
         done = subprocess.run([str(word) for word in command], check=False, capture_output=True, text=True)
         assert done.returncode in (0, 3), done.stderr
         return file.read_text(encoding="utf-8")
+
+
+PLANNED = dtfm.plan(PLANNED_FOR, evaluations=100)
 
 
 class TestParity(unittest.TestCase):
@@ -98,6 +102,52 @@ class TestParity(unittest.TestCase):
             schemes = ["megatron", "zero3"]
             words = [word for scheme in schemes for word in ("--scheme", scheme)]
             self.assertEqual(dtfm.compare(path, scheme=schemes).to_json(), run("dtfm-compare", path, *words))
+
+    def test_calibration(self):
+        path = ROOT / "topologies" / "three-clouds.yaml"
+        model = {"kind": "transformer", "layers": 12, "hidden": 1024, "heads": 4, "sequence": 512, "vocabulary": 1000}
+        job = {"name": "small", "model": model, "training": {"global_batch": 64}, "parallelism": {"pipeline": 2}}
+        shapes = [(1, 1), (2, 1), (4, 2), (1, 2), (2, 4), (12, 1)]
+        rows, plans = ["plan,seconds,job"], []
+        with tempfile.TemporaryDirectory() as folder:
+            given = dtfm.Job(job)
+            for i, (pipeline, data) in enumerate(shapes):
+                plan = dtfm.plan(path, job=given, pipeline=pipeline, data=data, evaluations=20)
+                plans.append({"plan": plan, "seconds": 1.3 * plan.iteration_time_s, "name": None})
+                plan.save(Path(folder) / f"plan-{i + 1}.json")
+                rows.append(f"plan-{i + 1}.json,{plans[-1]['seconds']!r},-")
+            table = Path(folder) / "runs.csv"
+            table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+            expected = run("dtfm-calibrate", path, table)
+            self.assertEqual(dtfm.calibrate(path, table, threads=1).to_json(), expected)
+        fitted = dtfm.calibrate(path, plans)
+        self.assertEqual(fitted.to_json(), expected)
+        low, high = fitted.intervals["compute_scale"]
+        self.assertTrue(low < fitted.constants["compute_scale"] < high)
+        self.assertLess(fitted.mean_absolute_error["fitted"], fitted.mean_absolute_error["prior"])
+        slower = dtfm.simulate(path, plans[0]["plan"], calibration=fitted)
+        self.assertGreater(slower.iteration_time_s["mean"], plans[0]["plan"].iteration_time_s)
+
+    def test_report(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page, file = Path(folder) / "page.html", Path(folder) / "plan.json"
+            try:
+                PLANNED.save_report(page)
+            except dtfm.InputError as error:
+                self.assertIn("requires npm", str(error))
+                self.skipTest("built without npm")
+            run("dtfm-plan", PLANNED_FOR, "--evaluations", 100, "--report", Path(folder) / "plan.html")
+            made_by = ('"dtfm ' + dtfm.__version__, '"dtfm-plan ' + dtfm.__version__)
+            text = page.read_text(encoding="utf-8").replace(*made_by, 1)
+            self.assertEqual(text, (Path(folder) / "plan.html").read_text(encoding="utf-8"))
+            self.assertIn("<iframe sandbox='allow-scripts'", PLANNED._repr_html_())
+            simulated = dtfm.simulate(PLANNED_FOR, PLANNED, timeline=True)
+            self.assertIn('"timeline"', simulated.report())
+            self.assertIn('"comparison"', dtfm.compare(PLANNED_FOR, scheme=["megatron"]).report())
+            PLANNED.save(file)
+            with self.assertRaisesRegex(dtfm.InputError, "a plan from a file has no page"):
+                dtfm.Plan(file).report()
+            self.assertIn("<table>", dtfm.Plan(file)._repr_html_())
 
     def test_export(self):
         plan = dtfm.plan(ROOT / "topologies" / "three-clouds.yaml", evaluations=EVALUATIONS, target="pytorch")

@@ -17,7 +17,7 @@ class TestResults(unittest.TestCase):
         self.assertEqual(PLAN.iteration_time_s, PLAN.to_dict()["estimate"]["iteration_time_s"])
         self.assertEqual(len(PLAN.pipelines[0]["stages"]), PLAN.stages)
         self.assertTrue(PLAN.is_feasible and not PLAN.is_interrupted)
-        self.assertIn(f"{PLAN.iteration_time_s:.4g} s", PLAN._repr_html_())
+        self.assertIn(f"{PLAN.iteration_time_s:.4g} s", dtfm.results._Document._repr_html_(PLAN))
         self.assertRegex(repr(PLAN), r"Plan\(\d+ pipelines of \d+ stages, [0-9.]+ s per iteration\)")
 
     def test_a_saved_plan_is_the_same(self):
@@ -64,7 +64,7 @@ class TestResults(unittest.TestCase):
         run = dtfm.simulate(TOPOLOGY, plan)
         self.assertGreater(run.tokens_per_s, 0)
         self.assertIn("per iteration", repr(run))
-        self.assertIn("throughput", run._repr_html_())
+        self.assertIn("throughput", dtfm.results._Document._repr_html_(run))
 
     def test_no_iteration(self):
         run = dtfm.simulate(TOPOLOGY, PLAN, scenario={"horizon": "0.1 s"})
@@ -120,7 +120,7 @@ class TestResults(unittest.TestCase):
     def test_comparison(self):
         comparison = dtfm.compare(TOPOLOGY, scheme=["megatron"])
         self.assertEqual([it["scheme"] for it in comparison.schemes], ["megatron"])
-        self.assertIn("megatron", comparison._repr_html_())
+        self.assertIn("megatron", dtfm.results._Document._repr_html_(comparison))
 
     def test_runtime_has_two_names(self):
         import dtfm.runtime
