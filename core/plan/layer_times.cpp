@@ -239,8 +239,8 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
     }
   }
   const auto* transformer = std::get_if<Transformer>(&job_.model);
-  for (const int devices : stage_sizes_)
-    if (const int tensor = stage_mesh(execution_, at(devices)).tensor;
+  for (const int size : stage_sizes_)
+    if (const int tensor = stage_mesh(execution_, at(size)).tensor;
         transformer != nullptr && transformer->heads % tensor != 0)
       notes.push_back(
           fmt::format("trainers cannot divide {} attention heads evenly among {} tensor-parallel devices",

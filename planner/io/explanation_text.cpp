@@ -340,11 +340,11 @@ class ExplanationFormatter {
 
   /// "oregon/0, oregon/1"; after four ids, "…".
   std::string ids(const std::vector<int>& devices) const {
-    constexpr std::size_t max_shown = 4;
+    constexpr std::size_t max_ids = 4;
     std::string text;
-    for (std::size_t i = 0; i < std::min(max_shown, devices.size()); ++i)
+    for (std::size_t i = 0; i < std::min(max_ids, devices.size()); ++i)
       text += (i > 0 ? ", " : "") + topology_.devices[at(devices[i])].id;
-    return devices.size() > max_shown ? text + ", …" : text;
+    return devices.size() > max_ids ? text + ", …" : text;
   }
 
   std::string stage(int pipeline, std::size_t stage) const {

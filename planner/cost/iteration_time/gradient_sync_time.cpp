@@ -650,8 +650,8 @@ class SyncTimer {
     const std::size_t part_count = route.last_part - route.first_part;
     if (part_count == 0) time = time_of(route.cost, phase.bytes);
     double total_s = time.total_s();
-    for (std::size_t i = route.first_part; i < route.last_part; ++i) {
-      const MessageTime of_part = time_of(part_costs_[i], phase.bytes / static_cast<double>(part_count));
+    for (std::size_t part = route.first_part; part < route.last_part; ++part) {
+      const MessageTime of_part = time_of(part_costs_[part], phase.bytes / static_cast<double>(part_count));
       time.occupancy_s = std::max(time.occupancy_s, of_part.occupancy_s);
       total_s = std::max(total_s, of_part.total_s());
     }
