@@ -20,6 +20,7 @@
 #include <nanobind/stl/vector.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/cores.hpp"
 #include "core/base/index.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
@@ -67,7 +68,7 @@ void declare_plan(request::OptionList& list, request::PlanOptions& options) {
   add_explain_option(list, options);
   add_flag(list, "--pareto", "also finds the Pareto front of time, cost and devices",
            options.keeps_pareto_front);
-  add_threads_option(list, default_threads(), options.work.threads);
+  add_threads_option(list, allowed_cores(), options.work.threads);
 }
 
 void declare_simulate(request::OptionList& list, request::SimulateOptions& options) {
@@ -75,14 +76,14 @@ void declare_simulate(request::OptionList& list, request::SimulateOptions& optio
   add_scheme_options(list, options);
   add_simulation_options(list, options);
   add_flag(list, "--timeline", "records the timeline of an iteration", options.records_timeline);
-  add_threads_option(list, default_threads(), options.work.threads);
+  add_threads_option(list, allowed_cores(), options.work.threads);
 }
 
 void declare_compare(request::OptionList& list, request::CompareOptions& options) {
   add_compare_inputs(list, options);
   add_scheme_options(list, options);
   add_simulation_options(list, options);
-  add_threads_option(list, default_threads(), options.work.threads);
+  add_threads_option(list, allowed_cores(), options.work.threads);
 }
 
 void declare_export(request::OptionList& list, request::ExportOptions& options) {
