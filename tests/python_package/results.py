@@ -135,6 +135,19 @@ class TestResults(unittest.TestCase):
                 dtfm.export(PLAN, to="pytorch", folder=folder)
             self.assertIn("README.md", dtfm.export(PLAN, to="pytorch", folder=folder, force=True).files)
 
+    def test_export_does_not_write_to_its_inputs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "torchrun.sh"
+            for name, text in [
+                ("topology", (ROOT / "topologies" / "three-clouds.yaml").read_text(encoding="utf-8")),
+                ("job", dtfm.Job(ROOT / "configs" / "gpt3-xl.yaml").to_json()),
+                ("hosts", "".join(f"{it['id']} 10.0.0.{i}\n" for i, it in enumerate(TOPOLOGY.devices))),
+            ]:
+                path.write_text(text, encoding="utf-8")
+                with self.subTest(name), self.assertRaisesRegex(dtfm.InputError, "torchrun.sh: cannot write: it is"):
+                    dtfm.export(PLAN, to="torchrun", folder=folder, force=True, **{name: path})
+                self.assertEqual(path.read_text(encoding="utf-8"), text)
+
 
 if __name__ == "__main__":
     unittest.main()
