@@ -262,10 +262,7 @@ void add_detect_command(OptionList& list, TopologyOptions& options) {
              "writes the topology (YAML) and prints a summary [topology to stdout]",
              [&](const std::string& text) { options.output = text; });
   add_format_option(command, options.format);
-  begin_group(command, heading::general);
-  add_color_option(command, options.color);
-  add_flag(command, "--quiet", "prints only warnings", options.quiet);
-  add_help_option(command);
+  add_general_options(command, options.color, options.quiet, "prints only warnings");
 }
 
 void add_import_command(OptionList& list, TopologyOptions& options) {
@@ -282,10 +279,7 @@ void add_import_command(OptionList& list, TopologyOptions& options) {
              [&](const std::string& text) { options.output = text; });
   add_option(command, "--summary", "text|json", "format of the summary that -o prints [text]",
              [&](const std::string& text) { options.format = parse_output_format("--summary", text); });
-  begin_group(command, heading::general);
-  add_color_option(command, options.color);
-  add_flag(command, "--quiet", "prints only warnings", options.quiet);
-  add_help_option(command);
+  add_general_options(command, options.color, options.quiet, "prints only warnings");
 }
 
 void add_read_command(OptionList& list, Mode mode, TopologyOptions& options) {
@@ -301,11 +295,8 @@ void add_read_command(OptionList& list, Mode mode, TopologyOptions& options) {
     add_repeatable_option(command, "--site", "SITE", "site to show [all]; may be repeated",
                           [&](const std::string& text) { options.sites.push_back(text); });
   add_format_option(command, options.format);
-  begin_group(command, heading::general);
-  add_color_option(command, options.color);
-  add_flag(command, "--quiet", mode == Mode::check ? "prints only warnings" : "prints no notes",
-           options.quiet);
-  add_help_option(command);
+  add_general_options(command, options.color, options.quiet,
+                      mode == Mode::check ? "prints only warnings" : "prints no notes");
 }
 
 Error missing(const std::string& what, const char* command) {
