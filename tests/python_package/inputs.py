@@ -71,6 +71,15 @@ class TestTopology(unittest.TestCase):
             with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
                 topology.without(devices)
 
+    def test_without_devices_keeps_the_calibration(self):
+        def lab(count):
+            link = {"within": "*", "latency": "1 ms", "bandwidth": "7 Gbps"}
+            devices = [{"site": "a", "count": count, "gpu": "T4"}]
+            return dtfm.Topology({"name": "lab", "calibration": "v100", "devices": devices, "links": [link]})
+
+        plans = [dtfm.plan(it, evaluations=50).to_json() for it in (lab(2), lab(3).without(["a/2"]))]
+        self.assertEqual(*plans)
+
     def test_bad_arrays(self):
         for latency, message in [
             (LATENCY[:2], "latency_s: expected 3 × 3 numbers, a row and a column per device; found 2 × 3"),
