@@ -231,7 +231,7 @@ def _matrix(values: Any, name: str) -> Any:
 
     try:
         matrix = np.asarray(values)
-        if matrix.dtype.kind not in "fiub":
+        if matrix.dtype.kind not in "fiu":
             raise TypeError(f"found {matrix.dtype}")
         matrix = matrix.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:

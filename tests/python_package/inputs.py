@@ -91,6 +91,7 @@ class TestTopology(unittest.TestCase):
             ),
             (-LATENCY, r"latency_s\[1, 0\]: must be finite and at least zero; found -0.001"),
             (LATENCY * 1j, "latency_s: "),
+            (LATENCY > 0, "latency_s: expected an array of numbers: found bool"),
         ]:
             with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
                 dtfm.Topology(DEVICES, latency_s=latency, bandwidth_bps=BANDWIDTH)
