@@ -6,6 +6,7 @@ import html
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,37 @@ from dtfm.errors import InputError
 from dtfm.inputs import is_document, json_text, path_text, unicode_text
 
 
+@dataclass(frozen=True)
+class _Pickled:
+    """What the library has of a result, for a result that was pickled."""
+
+    text: str
+    is_feasible: bool
+    is_interrupted: bool
+    pareto_text: str | None
+    columns: dict[str, Any]
+
+    def json(self) -> str:
+        return self.text
+
+    def pareto_json(self) -> str | None:
+        return self.pareto_text
+
+    def timeline(self) -> dict[str, Any]:
+        return self.columns
+
+
 class _Result:
     """A result whose JSON is written on first use."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
+
+    @classmethod
+    def _of(cls, core: Any) -> Any:
+        result = cls.__new__(cls)
+        _Result.__init__(result, core)
+        return result
 
     @cached_property
     def _json(self) -> str:
@@ -68,6 +95,13 @@ class _Result:
         """What the user should know besides the numbers."""
         return list(self._dict.get("warnings", [])) + list(self._dict.get("notes", []))
 
+    def __reduce__(self) -> tuple:
+        core = self._core
+        pareto_text = core.pareto_json() if hasattr(core, "pareto_json") else None
+        columns = core.timeline() if hasattr(core, "timeline") else {}
+        parts = _Pickled(self._json, core.is_feasible, core.is_interrupted, pareto_text, columns)
+        return type(self)._of, (parts,)
+
     def _rows(self) -> list[tuple[str, str]]:
         return []
 
@@ -103,12 +137,6 @@ class Plan(_Result):
         super().__init__(None)
         self._file = _core.PlanFile.make(text, name)
         self._json = text
-
-    @classmethod
-    def _of(cls, core: Any) -> Plan:
-        plan = cls.__new__(cls)
-        _Result.__init__(plan, core)
-        return plan
 
     @cached_property
     def _file(self) -> Any:
@@ -173,7 +201,7 @@ class Plan(_Result):
         return pipelines
 
     def __reduce__(self) -> tuple:
-        return Plan, (self._json,)
+        return super().__reduce__() if self._core else (Plan, (self._json,))
 
     def _rows(self) -> list[tuple[str, str]]:
         time = self.iteration_time_s
