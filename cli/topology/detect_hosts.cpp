@@ -60,8 +60,14 @@ const std::vector<HostCommand>& host_commands() {
        [](Text text, Text where, DetectedHost& host) {
          host.instances = io::parse_mig_instances(text, where);
        }},
-      {"nvlink.txt", {"nvidia-smi", "nvlink", "-s"}, false, [](Text text, Text where, DetectedHost& host) {
+      {"nvlink.txt",
+       {"nvidia-smi", "nvlink", "-s"},
+       false,
+       [](Text text, Text where, DetectedHost& host) {
          host.nvlinks = io::parse_nvlink_status(text, where);
+       }},
+      {"cpu.txt", {"env", "LC_ALL=C", "lscpu"}, false, [](Text text, Text where, DetectedHost& host) {
+         host.cpu = io::parse_lscpu(text, where);
        }}};
   return commands;
 }

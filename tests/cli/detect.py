@@ -25,6 +25,7 @@ case "$*" in
   "topo -m") file=topo.txt ;;
   -L) file=list.txt ;;
   "nvlink -s") file=nvlink.txt ;;
+  "") file=cpu.txt ;;  # as lscpu
 esac
 folder=$FAKE/${FAKE_HOST:-local}
 if [ -x "$folder/run" ]; then exec "$folder/run" "$file"; fi
@@ -162,6 +163,11 @@ def machines():
                      ['gpus_per_host: 2, gpu: "RTX-3090"}', "{within: host, latency: 3.4 us, bandwidth: 56.25 GB/s}"]),
         "l40s": ({"gpus.csv": gpus("NVIDIA L40S", 46068, 4), "topo.txt": matrix(4, lambda a, b: "NODE" if a // 2 == b // 2 else "SYS")},
                  ['gpu: "L40S"}', within % (5.7, 32), "`host_link` of L40S in configs/gpus.yaml"]),
+        # Two sockets of Ice Lake: 10 GB/s between them, and PCIe 4 within each.
+        "two-sockets": ({"gpus.csv": gpus("NVIDIA L40S", 46068, 4), "topo.txt": matrix(4, lambda a, b: "NODE" if a // 2 == b // 2 else "SYS", numa=lambda gpu: gpu // 2),
+                         "pcie.csv": slots(4, 16, 4), "cpu.txt": "Vendor ID: GenuineIntel\n  CPU family: 6\n  Model: 106\n"},
+                        [within % (5.7, 10), "# link between NUMA nodes (`numa` of `GenuineIntel` CPUs, model 106, in configs/hosts.yaml)",
+                         '{between: ["two-sockets:0", "two-sockets:1"], latency: 5.7 us, bandwidth: 32 GB/s, shared: sender}  # NODE: PCIe 4 with 16 lanes']),
         # Two pairs of boards with a bridge each.
         "bridged-a6000": ({"gpus.csv": gpus("NVIDIA RTX A6000", 49140, 4), "topo.txt": matrix(4, lambda a, b: "NV4" if a // 2 == b // 2 else "SYS"), "pcie.csv": slots(4, 16, 4)},
                           ['gpu: "RTX-A6000"}', within % (5.7, 32), '{between: ["bridged-a6000:2", "bridged-a6000:3"], latency: 3.4 us, bandwidth: 56.25 GB/s}']),
@@ -214,9 +220,10 @@ class Detect(unittest.TestCase):
         self.bin = self.folder / "bin"
         self.more_path = ""
         self.bin.mkdir()
-        for name in ("bash", "cat", "sleep", "true", "yes", "head", "sed", "awk", "grep"):
+        for name in ("bash", "cat", "env", "sleep", "true", "yes", "head", "sed", "awk", "grep"):
             self.bin.joinpath(name).symlink_to(next(p for p in (Path("/usr/bin", name), Path("/bin", name)) if p.exists()))
         self.tool("nvidia-smi", FAKE_SMI)
+        self.tool("lscpu", FAKE_SMI)
         self.tool("ssh", FAKE_SSH)
 
     def tool(self, name, text):
