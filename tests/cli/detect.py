@@ -372,6 +372,7 @@ class Detect(unittest.TestCase):
         for part in ('gpu: "A40"', '{within: host, latency: 5 us, bandwidth: 1.25 GB/s}', 'site: "here"', 'name: "mine"'):
             self.assertIn(part, text)
         self.assertIn("unknown GPU `A41`; did you mean `A40`?", self.detect("a", "--gpu", "NVIDIA RTX Z9000=A41", status=2))
+        self.assertIn("--gpu: no GPU of the hosts is called `Z9000`; known: `NVIDIA RTX Z9000`\n", self.detect("a", "--gpu", "Z9000=A40", status=2))
 
     def test_untrusted_words(self):
         for word in ("-oProxyCommand=x", "a;b", "$(id)", "a b", "../a", "a/b/c", "a@b@c", "", "a=;", "x\x1by"):

@@ -401,6 +401,7 @@ class TopologyText {
       throw Error("",
                   fmt::format("{} GPUs; a topology has at most {}: name fewer hosts", devices, max_devices));
     check_names();
+    check_given_types();
     text_ = fmt::format(
         "# Written by dtfm-topology detect; comments say where each number comes from. Rates and latencies "
         "that\n"
@@ -438,6 +439,19 @@ class TopologyText {
         if (sites.contains(machine.name))
           throw Error(machine.name, "is the name of a host and of a site: rename the site with --site");
       }
+  }
+
+  /// Throws Error if `--gpu TYPE=NAME` is about a type that no host has.
+  void check_given_types() const {
+    std::set<std::string_view> types;
+    for (const DetectedHost& host : hosts_) {
+      for (const QueriedGpu& gpu : host.gpus) types.insert(gpu.name);
+      for (const SlurmGpus& group : host.slurm_gpus) types.insert(group.type);
+    }
+    types.erase("");
+    for (const auto& [type, name] : settings_.gpu_of)
+      if (!type.empty() && !types.contains(type))
+        fail_unknown("--gpu", "no GPU of the hosts is called", type, {types.begin(), types.end()});
   }
 
   void add_gpus() {
