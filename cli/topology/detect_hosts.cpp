@@ -201,18 +201,20 @@ void check_nccl_topology(const io::DetectedHost& host, const std::string& where)
 }
 
 void read_nccl_topologies(const DetectOptions& options, std::vector<io::DetectedHost>& hosts) {
-  for (const std::string& argument : options.nccl_topologies) {
-    const std::size_t equals = argument.find('=');
-    const std::string name = equals == std::string::npos ? "" : argument.substr(0, equals);
-    const std::string file = equals == std::string::npos ? argument : argument.substr(equals + 1);
+  for (const HostFile& given : options.nccl_topologies) {
+    if (given.host.empty() && hosts.size() > 1)
+      throw Error("--nccl-topology", "expected HOST=FILE, because there are several hosts");
     const auto host = std::find_if(hosts.begin(), hosts.end(), [&](const auto& it) {
-      return it.name == name || (name.empty() && hosts.size() == 1);
+      return it.name == given.host || given.host.empty();
     });
-    if (host == hosts.end())
-      throw Error("--nccl-topology", name.empty() ? "expected HOST=FILE, because there are several hosts"
-                                                  : fmt::format("no host {}", io::quote(name)));
-    host->nccl = io::parse_nccl_topology(io::validate_text(io::read_file(file, max_output), file), file);
-    check_nccl_topology(*host, file);
+    if (host == hosts.end()) {
+      std::vector<std::string_view> names;
+      for (const io::DetectedHost& it : hosts) names.push_back(it.name);
+      io::fail_unknown("--nccl-topology", "unknown host", given.host, names);
+    }
+    host->nccl = io::parse_nccl_topology(io::validate_text(io::read_file(given.file, max_output), given.file),
+                                         given.file);
+    check_nccl_topology(*host, given.file);
   }
 }
 

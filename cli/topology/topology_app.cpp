@@ -207,7 +207,8 @@ void add_host_options(OptionList& command, DetectOptions& options) {
   add_repeatable_option(command, "--nccl-topology", "[HOST=]FILE",
                         "topology of a host that NCCL wrote to NCCL_TOPO_DUMP_FILE; may be repeated",
                         [&](const std::string& text) {
-                          options.nccl_topologies.push_back(io::validate_text(text, "--nccl-topology"));
+                          auto [host, file] = key_and_value(io::validate_text(text, "--nccl-topology"));
+                          options.nccl_topologies.push_back({std::move(host), std::move(file)});
                         });
   add_option(command, "--timeout", "SECONDS", "time limit of each command on a host, in seconds [30]",
              [&](const std::string& text) {

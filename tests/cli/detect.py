@@ -392,6 +392,7 @@ class Detect(unittest.TestCase):
         self.host("a", {"topo.txt": matrix(2, lambda a, b: "PHB")})
         self.assertIn("bandwidth: 16 GB/s, shared: sender}", self.detect("a", "--nccl-topology", "a=nccl.xml"))
         self.folder.joinpath("nccl.xml").write_text(NCCL.replace("0000:10", "0000:20"))
+        self.assertIn("--nccl-topology: unknown host `b`; known: `a`", self.detect("a", "--nccl-topology", "b=nccl.xml", status=2))
         self.assertIn("is not one of a", self.detect("a", "--nccl-topology", "nccl.xml", status=2))
         self.folder.joinpath("nccl.xml").write_text("<graphs/>")
         self.assertIn("NCCL_TOPO_DUMP_FILE", self.detect("a", "--nccl-topology", "nccl.xml", status=2))
