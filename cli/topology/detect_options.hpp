@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/writers/detected_topology.hpp"
@@ -33,6 +34,9 @@ struct DetectOptions {
   double timeout_s = 30;
   io::DetectionSettings settings;
 };
+
+/// Whether a shell and ssh take `name` as the name of a host.
+bool is_host_name(std::string_view name);
 
 /// Parses `[SITE/][USER@]HOST[=ADDRESS]`. Throws Error for characters that have a special meaning for ssh or
 /// a shell.

@@ -52,14 +52,17 @@ Examples:
     --count oregon=8 --within-site 0.1ms,10Gbps)";
 
 constexpr const char* detect_footer =
-    R"(HOST is [SITE/][USER@]HOST[=ADDRESS]: a destination of ssh, which must work without a password,
-the site it belongs to, and the address at which the others reach it; `local` is this machine.
-nvidia-smi must be on PATH of each host; --measure requires iperf3 and ping, and uses
-all_reduce_perf of nccl-tests where it is on PATH. Rates that are not measured are nominal.
-Comments in the topology say where each number comes from.
+    R"(HOST is a machine that ssh reaches without a password, or `local`, which is this machine.
+In full [SITE/][USER@]HOST[=ADDRESS]: SITE says where it stands, as --site does for all others, and
+ADDRESS is where the other hosts reach it.
 
---from FOLDER reads these files of FOLDER/HOST, saved on each host:
-{saved}with --slurm these of FOLDER: sinfo.txt (sinfo -h -o "%N %G"), switches.txt (scontrol show topology).
+nvidia-smi must be on PATH of each host; --measure requires iperf3 and ping, and uses
+all_reduce_perf of nccl-tests where it is on PATH. Rates that are not measured are those of data
+sheets. Comments in the topology say where each number comes from.
+
+--from FOLDER reads these files of FOLDER/HOST, each of which is what a command prints on that host:
+{saved}With --slurm, it reads sinfo.txt (sinfo -h -o "%N %G") and switches.txt (scontrol show topology)
+of FOLDER.
 
 Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 130 interrupted.
 
@@ -205,7 +208,7 @@ void add_host_options(OptionList& command, DetectOptions& options) {
   add_option(command, "--from", "FOLDER", "reads saved outputs instead of running commands (below)",
              [&](const std::string& text) { options.from = io::validate_text(text, "--from"); });
   add_repeatable_option(command, "--nccl-topology", "[HOST=]FILE",
-                        "topology of a host that NCCL wrote to NCCL_TOPO_DUMP_FILE; may be repeated",
+                        "what NCCL wrote on a host, by a job with NCCL_TOPO_DUMP_FILE=FILE; may be repeated",
                         [&](const std::string& text) {
                           auto [host, file] = key_and_value(io::validate_text(text, "--nccl-topology"));
                           options.nccl_topologies.push_back({std::move(host), std::move(file)});
@@ -236,7 +239,8 @@ void add_detected_link_options(OptionList& command, DetectOptions& options) {
 void add_detect_options(OptionList& command, DetectOptions& options) {
   add_host_options(command, options);
   add_repeatable_option(command, "--gpu", "[TYPE=]NAME",
-                        "name in configs/gpus.yaml of what nvidia-smi or Slurm calls TYPE; may be repeated",
+                        "name in configs/gpus.yaml of all GPUs, or of those that nvidia-smi or Slurm calls "
+                        "TYPE [looked up]; may be repeated",
                         [&](const std::string& text) {
                           const auto [type, gpu] = key_and_value(io::validate_text(text, "--gpu"));
                           options.settings.gpu_of[type] = gpu;

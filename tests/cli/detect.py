@@ -247,6 +247,7 @@ class Detect(unittest.TestCase):
     def detect(self, *arguments, status=0):
         process = self.start(*arguments)
         out, err = process.communicate(timeout=60)
+        self.err = err
         self.assertEqual(process.returncode, status, err + out)
         if status:
             self.assertEqual(out, "")
@@ -353,14 +354,23 @@ class Detect(unittest.TestCase):
                 self.assertIn(message, err)
                 self.assertIn("bad: ", err)
                 self.assertNotRegex(err, r"[\x00-\x09\x0b-\x1f]")
-        self.host("bad", {**good, "pcie.csv": "what?\n"})
-        self.assertIn('gpu: "H100"', self.detect("bad"))
+        for slots_text, message in (("what?\n", "expected `generation, lanes` of PCIe; found `what?`"), (slots(5, 16, 3), "lists 3 PCIe slots, but the host has 8 GPUs"),
+                                    ("", "lists 0 PCIe slots, but the host has 8 GPUs")):
+            with self.subTest(slots_text):
+                self.host("bad", {**good, "pcie.csv": slots_text})
+                self.assertIn('gpu: "H100"', self.detect("bad"))
+                self.assertIn("note: not used: bad: nvidia-smi --query-gpu=pcie", self.err)
+                self.assertIn(message, self.err)
+                self.assertIn(f"bad/pcie.csv: {message}" if slots_text != "what?\n" else message, self.detect("--from", ".", "bad", status=2))
+                self.assertIn("(save what `nvidia-smi --query-gpu=pcie.link.gen.max", self.err)
 
     def test_matrix_that_fails(self):
         files = machines()["l40s"][0]
         del files["topo.txt"]
         self.host("vm", files)
-        self.assertIn("failed with exit status 3", self.detect("vm", status=2))
+        self.assertRegex(self.detect("vm", status=2), "failed with exit status 3: not supported: .*, or give the links with --within-host LATENCY,BANDWIDTH\n")
+        self.assertIn("{within: host, latency: 5 us, bandwidth: 10 GB/s}", self.detect("vm", "--within-host", "5us,10GB/s"))
+        self.assertIn("{within: host, latency: 5 us, bandwidth: 10 GB/s}", self.detect("--from", ".", "vm", "--within-host", "5us,10GB/s"))
         # MIG and a single GPU do without.
         files["gpus.csv"] = gpus("NVIDIA L40S", 46068, 1)
         self.host("vm", files)
@@ -447,6 +457,9 @@ class Detect(unittest.TestCase):
         self.assertIn("b/topo.txt: is missing: run `nvidia-smi topo -m > topo.txt` on b", self.detect("--from", saved, "--between-hosts", "20us,10Gbps", status=2))
         self.assertIn("sinfo.txt: is missing: run `sinfo -h -o", self.detect("--from", saved, "--slurm", status=2))
         self.assertIn("has no folder for a host", self.detect("--from", saved / "a", status=2))
+        saved.joinpath("old data").mkdir()
+        self.assertIn(f"--from: folder `old data` cannot be the name of a host: rename it, or name the hosts (dtfm-topology detect --from {saved} HOST…)",
+                      self.detect("--from", saved, "--between-hosts", "20us,10Gbps", status=2))
 
     def test_measure(self):
         self.more_path = ":/usr/bin:/bin"
