@@ -55,10 +55,8 @@ void add_calibrate_options(OptionList& list, CalibrateOptions& options) {
   add_format_option(list, options.format);
   begin_group(list, heading::general);
   add_threads_option(list, available_cores(), options.work.threads);
-  add_color_option(list, options.color);
-  add_flag(list, "--quiet", "prints no progress", options.quiet);
-  add_version_option(list, "dtfm-calibrate " DTFM_VERSION);
-  add_help_option(list);
+  add_general_options(list, options.color, options.quiet, "prints no progress",
+                      "dtfm-calibrate " DTFM_VERSION);
 }
 
 std::optional<CalibrateOptions> parse_calibrate_options(int argc, char** argv) {

@@ -152,6 +152,15 @@ void add_format_option(OptionList& list, OutputFormat& format) {
              [&](const std::string& text) { format = parse_output_format("--format", text); });
 }
 
+void add_general_options(OptionList& list, ColorChoice& color, bool& quiet, const char* quiet_help,
+                         const std::string& version) {
+  begin_group(list, heading::general);
+  add_color_option(list, color);
+  add_flag(list, "--quiet", quiet_help, quiet);
+  if (!version.empty()) add_version_option(list, version.c_str());
+  add_help_option(list);
+}
+
 std::vector<std::string> common_options(const OptionList& list) {
   constexpr std::array individual = {"--threads", "--quiet", "--color", "--format", "--output"};
   std::vector<std::string> common;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/common/output_format.hpp"
+#include "cli/common/style.hpp"
 #include "planner/request/option_list.hpp"
 
 namespace dtfm::cli {
@@ -15,6 +16,11 @@ namespace heading = request::heading;
 
 /// Adds --format, the format of the printed result.
 void add_format_option(OptionList& list, OutputFormat& format);
+
+/// Adds --color, --quiet and --help under the heading General, and --version, which prints `version`, unless
+/// it is empty.
+void add_general_options(OptionList& list, ColorChoice& color, bool& quiet, const char* quiet_help,
+                         const std::string& version = "");
 
 /// Returns the given options and arguments with their values, except those that may differ between ranks,
 /// because they affect only speed and output.

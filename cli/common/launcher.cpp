@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
-#include <thread>
 
-#include <sched.h>
+#include "core/base/cores.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -35,13 +34,9 @@ Launch launch_of_environment() {
 }
 
 int available_cores() {
-  const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int local_size = launch_of_environment().local_size;
-  if (local_size == 1) return all;
-  cpu_set_t bound;
-  if (::sched_getaffinity(0, sizeof bound, &bound) == 0 && CPU_COUNT(&bound) < all)
-    return std::max(1, CPU_COUNT(&bound));  // the launcher has divided the cores
-  return std::max(1, all / local_size);
+  const int local_size = launch_of_environment().local_size, allowed = allowed_cores();
+  // A launcher that has divided the cores leaves some to others.
+  return allowed < online_cores() ? allowed : std::max(1, allowed / local_size);
 }
 
 }  // namespace dtfm::cli

@@ -8,20 +8,10 @@
 #include "cli/common/interrupt.hpp"
 #include "core/base/error.hpp"
 #include "core/io/text/atomic_file.hpp"
+#include "core/io/text/read_log.hpp"
 
 namespace dtfm::cli {
 namespace {
-
-/// The files need not exist. Any number of outputs may go to /dev/null, so it equals no other file.
-bool is_same_file(const std::string& a, const std::string& b) {
-  if (io::is_stdout(a) || io::is_stdout(b)) return io::is_stdout(a) && io::is_stdout(b);
-  std::error_code code;
-  if (std::filesystem::is_character_file(a, code)) return false;
-  if (std::filesystem::equivalent(a, b, code)) return true;
-  const auto first = weakly_canonical(std::filesystem::absolute(a), code);
-  if (code) return false;
-  return first == weakly_canonical(std::filesystem::absolute(b), code) && !code;
-}
 
 /// Returns true also for a file that does not exist yet.
 bool is_regular_file(const std::string& output) {
@@ -33,7 +23,8 @@ bool is_regular_file(const std::string& output) {
 
 void check_output(std::span<const std::string> inputs, const std::string& output) {
   for (const std::string& input : inputs)
-    if (!input.empty() && is_same_file(input, output)) throw Error(output, "cannot write: it is an input");
+    if (!input.empty() && io::is_same_file(input, output))
+      throw Error(output, "cannot write: it is an input");
   const InterruptHold hold(is_regular_file(output));
   io::check_writable(output);
 }
@@ -68,21 +59,12 @@ bool begins_as_json(const std::string& begin) {
   return first == std::string::npos || begin[first] == '{';
 }
 
-void check_not_read(const io::ReadLog& read, std::span<const std::string> outputs) {
-  for (const std::string& output : outputs)
-    for (const io::ReadFile& it : read.files())
-      if (!output.empty() && is_same_file(it.path, output))
-        throw Error(output,
-                    "cannot write: it is an input" +
-                        (it.referenced_by.empty() ? "" : fmt::format(", which {} names", it.referenced_by)));
-}
-
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;
     check_output(inputs, outputs[i]);
     for (std::size_t k = 0; k < i; ++k)
-      if (!outputs[k].empty() && is_same_file(outputs[i], outputs[k]))
+      if (!outputs[k].empty() && io::is_same_file(outputs[i], outputs[k]))
         throw Error(outputs[i], "cannot write: it is given for two outputs");
   }
 }

@@ -13,10 +13,6 @@ namespace dtfm::cli {
 /// output. Empty names are ignored.
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs);
 
-/// Throws Error for an output that was read, because inputs may refer to files that are not on the command
-/// line. Call it when all files have been read, before the work begins. Empty names are ignored.
-void check_not_read(const io::ReadLog& read, std::span<const std::string> outputs);
-
 /// Throws Error if the output exists and does not begin like a file of its kind, so that an input given by
 /// mistake as an output is not overwritten. `begins_as_expected` gets the first characters, at least one;
 /// `kind` is the name of the kind in the message: "plan".

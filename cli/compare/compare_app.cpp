@@ -36,15 +36,6 @@ void add_output_options(OptionList& list, CompareOptions& options) {
   add_format_option(list, options.format);
 }
 
-void add_general_options(OptionList& list, CompareOptions& options) {
-  begin_group(list, heading::general);
-  add_threads_option(list, available_cores(), options.work.threads);
-  add_color_option(list, options.color);
-  add_flag(list, "--quiet", "prints no progress", options.quiet);
-  add_version_option(list, "dtfm-compare " DTFM_VERSION);
-  add_help_option(list);
-}
-
 void check_command(const OptionList& list, const CompareOptions& options) {
   if (options.list_schemes) return;
   if (!options.topology.is_given()) throw Error("", "TOPOLOGY is missing (see dtfm-compare --help)");
@@ -62,7 +53,9 @@ void add_compare_options(OptionList& list, CompareOptions& options) {
   add_flag(list, "--list-schemes", "lists the schemes and exits", options.list_schemes);
   add_simulation_options(list, options);
   add_output_options(list, options);
-  add_general_options(list, options);
+  begin_group(list, heading::general);
+  add_threads_option(list, available_cores(), options.work.threads);
+  add_general_options(list, options.color, options.quiet, "prints no progress", "dtfm-compare " DTFM_VERSION);
 }
 
 std::optional<CompareOptions> parse_compare_options(int argc, char** argv) {

@@ -44,14 +44,6 @@ void add_output_options(OptionList& list, ExportOptions& options) {
   add_format_option(list, options.format);
 }
 
-void add_general_options(OptionList& list, ExportOptions& options) {
-  begin_group(list, heading::general);
-  add_color_option(list, options.color);
-  add_flag(list, "--quiet", "prints only errors and memory notes", options.quiet);
-  add_version_option(list, "dtfm-export " DTFM_VERSION);
-  add_help_option(list);
-}
-
 }  // namespace
 
 std::string format_targets(std::string_view margin) {
@@ -72,7 +64,8 @@ void add_export_options(OptionList& list, ExportOptions& options) {
   add_flag(list, "--list-targets", "lists the targets and exits", options.list_targets);
   add_launch_options(list, options);
   add_output_options(list, options);
-  add_general_options(list, options);
+  add_general_options(list, options.color, options.quiet, "prints only errors and memory notes",
+                      "dtfm-export " DTFM_VERSION);
 }
 
 std::optional<ExportOptions> parse_export_options(int argc, char** argv) {

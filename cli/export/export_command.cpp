@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common/main_guard.hpp"
-#include "cli/common/output_check.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/export/export_app.hpp"
@@ -33,10 +32,8 @@ int run_export_command(const ExportOptions& options) {
     print_result(format_targets());
     return exit_code::done;
   }
-  const io::ReadLog read;
   request::ExportAnswer answer = make_export(options);
-  check_not_read(read, export_paths(options, answer));
-  write_export(options, answer);  // reads the existing files, so it must follow check_not_read
+  write_export(options, answer);
   for (const std::string& warning : answer.warnings)
     print_error(fmt::format("dtfm-export: note: {}\n", warning));
   if (options.format == OutputFormat::json)

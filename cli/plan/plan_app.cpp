@@ -68,15 +68,6 @@ void add_output_options(OptionList& list, PlanOptions& options) {
   add_format_option(list, options.format);
 }
 
-void add_general_options(OptionList& list, PlanOptions& options) {
-  begin_group(list, heading::general);
-  add_threads_option(list, available_cores(), options.work.threads);
-  add_color_option(list, options.color);
-  add_flag(list, "--quiet", "prints no progress", options.quiet);
-  add_version_option(list, version_line);
-  add_help_option(list);
-}
-
 void reject_options_with_diff(const OptionList& list) {
   constexpr std::array used = {"TOPOLOGY",  "--diff",  "--output", "--format",
                                "--threads", "--color", "--quiet"};
@@ -116,7 +107,9 @@ void add_plan_options(OptionList& list, PlanOptions& options) {
                     options.diff = {before, after};
                   });
   add_output_options(list, options);
-  add_general_options(list, options);
+  begin_group(list, heading::general);
+  add_threads_option(list, available_cores(), options.work.threads);
+  add_general_options(list, options.color, options.quiet, "prints no progress", version_line);
 }
 
 std::optional<PlanOptions> parse_plan_options(int argc, char** argv) {

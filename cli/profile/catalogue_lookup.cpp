@@ -55,12 +55,11 @@ Error unknown_gpu_error(const std::string& why) {
 }  // namespace
 
 const Gpu& find_in_catalogue(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory) {
-  for (const Gpu& gpu : catalogue) {
-    if (std::find(gpu.drivers.begin(), gpu.drivers.end(), device_name) == gpu.drivers.end()) continue;
-    if (io::has_memory(gpu, memory)) return gpu;
+  if (const Gpu* gpu = io::find_gpu_by_driver_name(catalogue, device_name)) {
+    if (io::has_memory(*gpu, memory)) return *gpu;
     throw unknown_gpu_error(fmt::format("{} has {} here, but the catalogue's {} has {}",
-                                        io::quote(device_name), io::format_bytes(memory), gpu.name,
-                                        io::format_bytes(gpu.memory)));
+                                        io::quote(device_name), io::format_bytes(memory), gpu->name,
+                                        io::format_bytes(gpu->memory)));
   }
   const Gpu* other = most_similar_gpu(catalogue, device_name);
   throw unknown_gpu_error(

@@ -130,14 +130,6 @@ void add_output_options(OptionList& list, ProfileOptions& options) {
   add_format_option(list, options.format);
 }
 
-void add_general_options(OptionList& list, ProfileOptions& options) {
-  begin_group(list, heading::general);
-  add_color_option(list, options.color);
-  add_flag(list, "--quiet", "prints no progress", options.quiet);
-  add_version_option(list, version_line);
-  add_help_option(list);
-}
-
 Mode mode_of(const OptionList& list) {
   constexpr std::pair<const char*, Mode> modes[] = {{"--estimate", Mode::estimate},
                                                     {"--import", Mode::import},
@@ -193,7 +185,7 @@ void add_profile_options(OptionList& list, ProfileOptions& options) {
   add_mode_options(list, options);
   add_input_options(list, options);
   add_output_options(list, options);
-  add_general_options(list, options);
+  add_general_options(list, options.color, options.quiet, "prints no progress", version_line);
 }
 
 std::optional<ProfileOptions> parse_profile_options(int argc, char** argv) {

@@ -59,15 +59,6 @@ void add_output_options(OptionList& list, SimulateOptions& options) {
   add_flag(list, "--stats", "prints counts, CPU time and memory on stderr (one line of JSON)", options.stats);
 }
 
-void add_general_options(OptionList& list, SimulateOptions& options) {
-  begin_group(list, heading::general);
-  add_threads_option(list, available_cores(), options.work.threads);
-  add_color_option(list, options.color);
-  add_flag(list, "--quiet", "prints no progress; with --graph, no summary either", options.quiet);
-  add_version_option(list, "dtfm-sim " DTFM_VERSION);
-  add_help_option(list);
-}
-
 void reject_options_with_graph(const OptionList& list) {
   reject_options(list, {"TOPOLOGY",      "PLAN",           "--scheme", "--sync-every", "--skip",
                         "--verify",      "--faulty-peers", "--job",    "--batch",      "--scenario",
@@ -98,7 +89,10 @@ void add_sim_options(OptionList& list, SimulateOptions& options) {
   add_scheme_options(list, options);
   add_simulation_options(list, options);
   add_output_options(list, options);
-  add_general_options(list, options);
+  begin_group(list, heading::general);
+  add_threads_option(list, available_cores(), options.work.threads);
+  add_general_options(list, options.color, options.quiet,
+                      "prints no progress; with --graph, no summary either", "dtfm-sim " DTFM_VERSION);
 }
 
 std::optional<SimulateOptions> parse_sim_options(int argc, char** argv) {

@@ -74,8 +74,13 @@ void check_links_are_given(std::size_t hosts, const DetectOptions& options) {
 
 }  // namespace
 
+bool is_host_name(std::string_view name) {
+  constexpr std::size_t max_length = 253;
+  return is_plain_word(name, "._-", "", max_length);
+}
+
 HostArgument parse_host_argument(const std::string& text) {
-  constexpr std::size_t max_name = 63, max_user = 32, max_host = 253;
+  constexpr std::size_t max_name = 63, max_user = 32, max_address = 253;
   const auto refuse = [&](const char* what) {
     throw Error("HOST", fmt::format("expected {}, made of letters, digits, `.`, `_` and `-`; found {}", what,
                                     io::quote(text)));
@@ -85,7 +90,8 @@ HostArgument parse_host_argument(const std::string& text) {
   if (const std::size_t equals = rest.find('='); equals != std::string::npos) {
     host.address = rest.substr(equals + 1);
     rest.resize(equals);
-    if (!is_plain_word(host.address, ".:-", ":", max_host)) refuse("an address such as 10.0.0.1 after `=`");
+    if (!is_plain_word(host.address, ".:-", ":", max_address))
+      refuse("an address such as 10.0.0.1 after `=`");
   }
   if (const std::size_t slash = rest.find('/'); slash != std::string::npos) {
     host.site = rest.substr(0, slash);
@@ -97,7 +103,7 @@ HostArgument parse_host_argument(const std::string& text) {
   host.name = user_end == std::string::npos ? rest : rest.substr(user_end + 1);
   if (user_end != std::string::npos && !is_plain_word(rest.substr(0, user_end), "._-", "_", max_user))
     refuse("a user before `@`");
-  if (!is_plain_word(host.name, "._-", "", max_host)) refuse("[SITE/][USER@]HOST[=ADDRESS]");
+  if (!is_host_name(host.name)) refuse("[SITE/][USER@]HOST[=ADDRESS]");
   return host;
 }
 

@@ -53,15 +53,28 @@ const std::vector<HostCommand>& host_commands() {
       {"pcie.csv",
        {"nvidia-smi", "--query-gpu=pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader,nounits"},
        false,
-       [](Text text, Text where, DetectedHost& host) { host.slots = io::parse_pcie_query(text, where); }},
+       [](Text text, Text where, DetectedHost& host) {
+         auto slots = io::parse_pcie_query(text, where);
+         if (slots.size() != host.gpus.size())
+           throw Error(where, fmt::format("lists {}, but the host has {}",
+                                          io::format_count(static_cast<long long>(slots.size()), "PCIe slot"),
+                                          io::format_count(static_cast<long long>(host.gpus.size()), "GPU")));
+         host.slots = std::move(slots);
+       }},
       {"list.txt",
        {"nvidia-smi", "-L"},
        false,
        [](Text text, Text where, DetectedHost& host) {
          host.instances = io::parse_mig_instances(text, where);
        }},
-      {"nvlink.txt", {"nvidia-smi", "nvlink", "-s"}, false, [](Text text, Text where, DetectedHost& host) {
+      {"nvlink.txt",
+       {"nvidia-smi", "nvlink", "-s"},
+       false,
+       [](Text text, Text where, DetectedHost& host) {
          host.nvlinks = io::parse_nvlink_status(text, where);
+       }},
+      {"cpu.txt", {"env", "LC_ALL=C", "lscpu"}, false, [](Text text, Text where, DetectedHost& host) {
+         host.cpu = io::parse_lscpu(text, where);
        }}};
   return commands;
 }
@@ -123,41 +136,47 @@ void check_run(const HostArgument& host, const std::string& line, const ProgramR
                     line, run.status, said.empty() ? "" : ": ", said, shown_command(host, "nvidia-smi")));
 }
 
-/// Calls the parser; its Error also says how to see the text.
+/// Calls the parser, to whose Error it adds what to do.
 void parse_output(const HostCommand& command, const std::string& text, const std::string& where,
-                  const std::string& shown, io::DetectedHost& host) {
+                  const std::string& advice, io::DetectedHost& host) {
   try {
     command.parse(io::validate_text(io::without_styles(text), where), where, host);
   } catch (const Error& error) {
-    if (shown.empty()) throw;
-    throw Error(error.where(), fmt::format("{} (see what `{}` prints)", error.problem(), shown));
+    throw Error(error.where(), fmt::format("{} ({})", error.problem(), advice));
   }
 }
 
 /// The results of a host's commands, in the order of host_commands().
-void use_runs(const HostArgument& argument, std::span<const ProgramRun> runs, double timeout_s,
+void use_runs(const HostArgument& argument, std::span<const ProgramRun> runs, const DetectOptions& options,
               io::DetectedHost& host, std::vector<std::string>& notes) {
   for (std::size_t i = 0; i < host_commands().size(); ++i) {
     const HostCommand& command = host_commands()[i];
-    // A single GPU needs no matrix, which some virtual machines cannot print.
-    const bool is_needed = command.is_required && (i == 0 || host.gpus.size() > 1);
+    // Some virtual machines cannot print the matrix.
+    const bool is_needed =
+        command.is_required && (i == 0 || (host.gpus.size() > 1 && !options.settings.within_host));
     const std::string line = command.line(), where = fmt::format("{}: {}", place(argument), line);
     const bool succeeded = runs[i].end == ProgramEnd::exited && runs[i].status == 0;
     if (!succeeded && !is_needed && runs[i].end != ProgramEnd::timed_out) continue;
     try {
-      check_run(argument, line, runs[i], timeout_s);
-      parse_output(command, runs[i].output, where, shown_command(argument, line), host);
+      check_run(argument, line, runs[i], options.timeout_s);
+      parse_output(command, runs[i].output, where,
+                   fmt::format("see what `{}` prints", shown_command(argument, line)), host);
     } catch (const Error& error) {
-      if (is_needed) throw;
+      if (is_needed && i == 0) throw;
+      if (is_needed)
+        throw Error(error.where(),
+                    error.problem() + ", or give the links with --within-host LATENCY,BANDWIDTH");
       notes.push_back(error.what());
     }
   }
 }
 
-void read_saved_host(const HostArgument& argument, const fs::path& folder, io::DetectedHost& host) {
+void read_saved_host(const HostArgument& argument, const DetectOptions& options, io::DetectedHost& host) {
+  const fs::path folder = *options.from;
   for (const HostCommand& command : host_commands()) {
     const fs::path path = folder / argument.name / command.file;
-    const bool is_needed = command.is_required && host.gpus.size() != 1;
+    const bool is_needed =
+        command.is_required && host.gpus.size() != 1 && (host.gpus.empty() || !options.settings.within_host);
     if (!fs::exists(path)) {
       if (is_needed)
         throw Error(path.string(), fmt::format("is missing: run `{} > {}` on {}", command.line(),
@@ -165,7 +184,10 @@ void read_saved_host(const HostArgument& argument, const fs::path& folder, io::D
       continue;
     }
     try {
-      parse_output(command, io::read_file(path, max_output), path.string(), "", host);
+      parse_output(command, io::read_file(path, max_output), path.string(),
+                   fmt::format("save what `{}` prints{}", command.line(),
+                               command.is_required ? "" : ", or remove this file, which is optional"),
+                   host);
     } catch (const Error&) {
       if (is_needed || !command.is_required) throw;
     }
@@ -195,18 +217,20 @@ void check_nccl_topology(const io::DetectedHost& host, const std::string& where)
 }
 
 void read_nccl_topologies(const DetectOptions& options, std::vector<io::DetectedHost>& hosts) {
-  for (const std::string& argument : options.nccl_topologies) {
-    const std::size_t equals = argument.find('=');
-    const std::string name = equals == std::string::npos ? "" : argument.substr(0, equals);
-    const std::string file = equals == std::string::npos ? argument : argument.substr(equals + 1);
+  for (const HostFile& given : options.nccl_topologies) {
+    if (given.host.empty() && hosts.size() > 1)
+      throw Error("--nccl-topology", "expected HOST=FILE, because there are several hosts");
     const auto host = std::find_if(hosts.begin(), hosts.end(), [&](const auto& it) {
-      return it.name == name || (name.empty() && hosts.size() == 1);
+      return it.name == given.host || given.host.empty();
     });
-    if (host == hosts.end())
-      throw Error("--nccl-topology", name.empty() ? "expected HOST=FILE, because there are several hosts"
-                                                  : fmt::format("no host {}", io::quote(name)));
-    host->nccl = io::parse_nccl_topology(io::validate_text(io::read_file(file, max_output), file), file);
-    check_nccl_topology(*host, file);
+    if (host == hosts.end()) {
+      std::vector<std::string_view> names;
+      for (const io::DetectedHost& it : hosts) names.push_back(it.name);
+      io::fail_unknown("--nccl-topology", "unknown host", given.host, names);
+    }
+    host->nccl = io::parse_nccl_topology(io::validate_text(io::read_file(given.file, max_output), given.file),
+                                         given.file);
+    check_nccl_topology(*host, given.file);
   }
 }
 
@@ -236,8 +260,7 @@ void run_on_hosts(const std::vector<HostArgument>& arguments, const DetectOption
   std::vector<std::string> notes;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     try {
-      use_runs(arguments[i], std::span(runs).subspan(i * per_host, per_host), options.timeout_s, hosts[i],
-               notes);
+      use_runs(arguments[i], std::span(runs).subspan(i * per_host, per_host), options, hosts[i], notes);
     } catch (const Error& error) {
       errors.add(error);
     }
@@ -318,11 +341,12 @@ std::vector<HostArgument> saved_hosts(const DetectOptions& options) {
         throw Error("--from", fmt::format("{} has folders for more than {} hosts", io::quote(*options.from),
                                           max_hosts));
       const std::string name = it->path().filename().string();
-      HostArgument host = parse_host_argument(name);
-      if (host.name != name)
-        throw Error("--from", fmt::format("folder {} is not the name of a host", io::quote(name)));
-      host.site = options.default_site;
-      hosts.push_back(std::move(host));
+      if (!is_host_name(name))
+        throw Error("--from",
+                    fmt::format("folder {} cannot be the name of a host: rename it, or name the hosts "
+                                "(dtfm-topology detect --from {} HOST…)",
+                                io::quote(name), *options.from));
+      hosts.push_back({options.default_site, name, name, ""});
     }
   if (problem)
     throw Error("--from", fmt::format("{} cannot be read: {}", io::quote(*options.from), problem.message()));
@@ -344,7 +368,7 @@ std::vector<io::DetectedHost> detect_hosts(const std::vector<HostArgument>& argu
     io::InputErrors errors;
     for (std::size_t i = 0; i < hosts.size(); ++i) {
       try {
-        read_saved_host(arguments[i], *options.from, hosts[i]);
+        read_saved_host(arguments[i], options, hosts[i]);
       } catch (const Error& error) {
         errors.add(error);
       }
@@ -354,8 +378,6 @@ std::vector<io::DetectedHost> detect_hosts(const std::vector<HostArgument>& argu
     run_on_hosts(arguments, options, quiet, stop, hosts);
   }
   read_nccl_topologies(options, hosts);
-  for (io::DetectedHost& host : hosts)
-    if (!host.slots.empty() && host.slots.size() != host.gpus.size()) host.slots.clear();
   return hosts;
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/writers/detected_topology.hpp"
@@ -16,17 +17,26 @@ struct HostArgument {
   std::string address;      // at which other hosts reach it; empty if not given
 };
 
+/// A file about a host.
+struct HostFile {
+  std::string host;  // empty: the only one
+  std::string file;
+};
+
 struct DetectOptions {
   std::vector<std::string> host_texts;  // as given
   std::vector<HostArgument> hosts;      // empty: this host, those of Slurm, or those of `from`
   std::string default_site = "cluster";
-  std::optional<std::string> from;           // folder with saved outputs, instead of running commands
-  std::vector<std::string> nccl_topologies;  // [HOST=]FILE
+  std::optional<std::string> from;  // folder with saved outputs, instead of running commands
+  std::vector<HostFile> nccl_topologies;
   bool uses_slurm = false, sites_by_switch = false, measures = false;
   std::optional<std::string> measurements;  // folder of what is measured
   double timeout_s = 30;
   io::DetectionSettings settings;
 };
+
+/// Whether a shell and ssh take `name` as the name of a host.
+bool is_host_name(std::string_view name);
 
 /// Parses `[SITE/][USER@]HOST[=ADDRESS]`. Throws Error for characters that have a special meaning for ssh or
 /// a shell.

@@ -52,14 +52,17 @@ Examples:
     --count oregon=8 --within-site 0.1ms,10Gbps)";
 
 constexpr const char* detect_footer =
-    R"(HOST is [SITE/][USER@]HOST[=ADDRESS]: a destination of ssh, which must work without a password,
-the site it belongs to, and the address at which the others reach it; `local` is this machine.
-nvidia-smi must be on PATH of each host; --measure requires iperf3 and ping, and uses
-all_reduce_perf of nccl-tests where it is on PATH. Rates that are not measured are nominal.
-Comments in the topology say where each number comes from.
+    R"(HOST is a machine that ssh reaches without a password, or `local`, which is this machine.
+In full [SITE/][USER@]HOST[=ADDRESS]: SITE says where it stands, as --site does for all others, and
+ADDRESS is where the other hosts reach it.
 
---from FOLDER reads these files of FOLDER/HOST, saved on each host:
-{saved}with --slurm these of FOLDER: sinfo.txt (sinfo -h -o "%N %G"), switches.txt (scontrol show topology).
+nvidia-smi must be on PATH of each host; --measure requires iperf3 and ping, and uses
+all_reduce_perf of nccl-tests where it is on PATH. Rates that are not measured are those of data
+sheets. Comments in the topology say where each number comes from.
+
+--from FOLDER reads these files of FOLDER/HOST, each of which is what a command prints on that host:
+{saved}With --slurm, it reads sinfo.txt (sinfo -h -o "%N %G") and switches.txt (scontrol show topology)
+of FOLDER.
 
 Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 130 interrupted.
 
@@ -205,9 +208,10 @@ void add_host_options(OptionList& command, DetectOptions& options) {
   add_option(command, "--from", "FOLDER", "reads saved outputs instead of running commands (below)",
              [&](const std::string& text) { options.from = io::validate_text(text, "--from"); });
   add_repeatable_option(command, "--nccl-topology", "[HOST=]FILE",
-                        "topology of a host that NCCL wrote to NCCL_TOPO_DUMP_FILE; may be repeated",
+                        "what NCCL wrote on a host, by a job with NCCL_TOPO_DUMP_FILE=FILE; may be repeated",
                         [&](const std::string& text) {
-                          options.nccl_topologies.push_back(io::validate_text(text, "--nccl-topology"));
+                          auto [host, file] = key_and_value(io::validate_text(text, "--nccl-topology"));
+                          options.nccl_topologies.push_back({std::move(host), std::move(file)});
                         });
   add_option(command, "--timeout", "SECONDS", "time limit of each command on a host, in seconds [30]",
              [&](const std::string& text) {
@@ -235,7 +239,8 @@ void add_detected_link_options(OptionList& command, DetectOptions& options) {
 void add_detect_options(OptionList& command, DetectOptions& options) {
   add_host_options(command, options);
   add_repeatable_option(command, "--gpu", "[TYPE=]NAME",
-                        "name in configs/gpus.yaml of what nvidia-smi or Slurm calls TYPE; may be repeated",
+                        "name in configs/gpus.yaml of all GPUs, or of those that nvidia-smi or Slurm calls "
+                        "TYPE [looked up]; may be repeated",
                         [&](const std::string& text) {
                           const auto [type, gpu] = key_and_value(io::validate_text(text, "--gpu"));
                           options.settings.gpu_of[type] = gpu;
@@ -262,10 +267,7 @@ void add_detect_command(OptionList& list, TopologyOptions& options) {
              "writes the topology (YAML) and prints a summary [topology to stdout]",
              [&](const std::string& text) { options.output = text; });
   add_format_option(command, options.format);
-  begin_group(command, heading::general);
-  add_color_option(command, options.color);
-  add_flag(command, "--quiet", "prints only warnings", options.quiet);
-  add_help_option(command);
+  add_general_options(command, options.color, options.quiet, "prints only warnings");
 }
 
 void add_import_command(OptionList& list, TopologyOptions& options) {
@@ -282,10 +284,7 @@ void add_import_command(OptionList& list, TopologyOptions& options) {
              [&](const std::string& text) { options.output = text; });
   add_option(command, "--summary", "text|json", "format of the summary that -o prints [text]",
              [&](const std::string& text) { options.format = parse_output_format("--summary", text); });
-  begin_group(command, heading::general);
-  add_color_option(command, options.color);
-  add_flag(command, "--quiet", "prints only warnings", options.quiet);
-  add_help_option(command);
+  add_general_options(command, options.color, options.quiet, "prints only warnings");
 }
 
 void add_read_command(OptionList& list, Mode mode, TopologyOptions& options) {
@@ -301,11 +300,8 @@ void add_read_command(OptionList& list, Mode mode, TopologyOptions& options) {
     add_repeatable_option(command, "--site", "SITE", "site to show [all]; may be repeated",
                           [&](const std::string& text) { options.sites.push_back(text); });
   add_format_option(command, options.format);
-  begin_group(command, heading::general);
-  add_color_option(command, options.color);
-  add_flag(command, "--quiet", mode == Mode::check ? "prints only warnings" : "prints no notes",
-           options.quiet);
-  add_help_option(command);
+  add_general_options(command, options.color, options.quiet,
+                      mode == Mode::check ? "prints only warnings" : "prints no notes");
 }
 
 Error missing(const std::string& what, const char* command) {

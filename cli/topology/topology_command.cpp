@@ -84,8 +84,7 @@ int import_topology(const TopologyOptions& options) {
 int detect_and_write(const TopologyOptions& options) {
   const std::string output = options.output.value_or("-");
   std::vector<std::string> inputs;
-  for (const std::string& file : options.detect.nccl_topologies)
-    inputs.push_back(file.substr(file.find('=') == std::string::npos ? 0 : file.find('=') + 1));
+  for (const HostFile& it : options.detect.nccl_topologies) inputs.push_back(it.file);
   check_outputs(inputs, std::array{output});
   check_kind(output, begins_as_topology, "topology");
   std::string text;

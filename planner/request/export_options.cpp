@@ -17,6 +17,7 @@
 #include "core/io/readers/roofline_reader.hpp"
 #include "core/io/text/atomic_file.hpp"
 #include "core/io/text/parse_number.hpp"
+#include "core/io/text/read_log.hpp"
 #include "core/io/text/split.hpp"
 #include "core/io/text/suggest.hpp"
 #include "core/io/text/text_file.hpp"
@@ -136,6 +137,13 @@ void check_folder(const ExportOptions& options, const exporter::ExportFiles& fil
               expected_file == files.end() ? "is not part of this export"
                                            : "has other contents than in this export"));
   }
+}
+
+std::vector<std::string> paths_of(const ExportOptions& options, const exporter::ExportFiles& files) {
+  std::vector<std::string> paths;
+  for (const exporter::ExportFile& file : files)
+    paths.push_back((fs::path(options.folder) / file.name).string());
+  return paths;
 }
 
 /// Writes the files and reads them back. Throws Error if a file cannot be written or differs when read back.
@@ -304,6 +312,7 @@ std::string format_times(const TrainerTimes& times) {
 }
 
 ExportAnswer make_export(const ExportOptions& options) {
+  const io::ReadLog read;
   std::vector<const exporter::Exporter*> targets;
   for (const std::string& name : options.targets) targets.push_back(&exporter::find_exporter(name));
   check_agents(options, targets);
@@ -317,14 +326,8 @@ ExportAnswer make_export(const ExportOptions& options) {
   answer.files = exporter::export_files(answer.bundle, targets);
   answer.warnings = exporter::memory_notes(answer.bundle);
   answer.notes = exporter::export_notes(answer.bundle, targets);
+  io::check_not_read(read, paths_of(options, answer.files));
   return answer;
-}
-
-std::vector<std::string> export_paths(const ExportOptions& options, const ExportAnswer& answer) {
-  std::vector<std::string> paths;
-  for (const exporter::ExportFile& file : answer.files)
-    paths.push_back((fs::path(options.folder) / file.name).string());
-  return paths;
 }
 
 void write_export(const ExportOptions& options, ExportAnswer& answer) {

@@ -60,12 +60,9 @@ struct ExportAnswer {
   std::vector<std::string> notes = {};
 };
 
-/// Reads the inputs and makes the files. Throws Error for bad input and for plans that a target cannot
-/// express.
+/// Reads the inputs and makes the files. Throws Error for bad input, for plans that a target cannot express,
+/// and if a file to be written is one of those that were read.
 ExportAnswer make_export(const ExportOptions& options);
-
-/// Paths of the files of the answer.
-std::vector<std::string> export_paths(const ExportOptions& options, const ExportAnswer& answer);
 
 /// Writes the files, reads them back, and adds a note on other files in the folder. Throws Error if the
 /// folder has other files, unless `options.force`, and if a file cannot be written or differs when read back.

@@ -158,10 +158,12 @@ void add_plan_inputs(OptionList& list, PlanOptions& options) {
       list, "--gpus", "LIST",
       "instead of TOPOLOGY: machines as GPUSxGPU@SITE or HOSTSxGPUSxGPU@SITE, with commas between them",
       [&](const std::string& text) { options.gpus = text; });
-  add_repeatable_option(list, "--link", "LINK",
-                        "with --gpus: `SITE-SITE: LATENCY BANDWIDTH`, SITE or *; may be repeated; with "
-                        "least-bandwidth: the link, as SITE,SITE [over which the plan sends longest]",
-                        [&](const std::string& text) { set_link(text, options); });
+  add_repeatable_option(
+      list, "--link", "LINK",
+      "with --gpus: `SITE-SITE: LATENCY BANDWIDTH`, SITE or *; may be repeated; with "
+      "least-bandwidth: the link, as SITE,SITE [over which the plan sends longest]; the same "
+      "SITE twice: between its hosts",
+      [&](const std::string& text) { set_link(text, options); });
   add_input(list, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]", options.job);
   add_model_options(list, options.model, options.sequence);
   Option& target = add_option(

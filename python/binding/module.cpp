@@ -22,11 +22,13 @@
 #include <nanobind/stl/vector.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/cores.hpp"
 #include "core/base/index.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/json_format.hpp"
 #include "core/io/text/suggest.hpp"
+#include "core/io/text/text_file.hpp"
 #include "core/io/writers/plan_json.hpp"
 #include "core/plan/target_requirements.hpp"
 #include "planner/api/devices/sub_topology.hpp"
@@ -73,7 +75,7 @@ void declare_plan(request::OptionList& list, request::PlanOptions& options) {
   add_explain_option(list, options);
   add_flag(list, "--pareto", "also finds the Pareto front of time, cost and devices",
            options.keeps_pareto_front);
-  add_threads_option(list, default_threads(), options.work.threads);
+  add_threads_option(list, allowed_cores(), options.work.threads);
 }
 
 void declare_simulate(request::OptionList& list, request::SimulateOptions& options) {
@@ -81,14 +83,14 @@ void declare_simulate(request::OptionList& list, request::SimulateOptions& optio
   add_scheme_options(list, options);
   add_simulation_options(list, options);
   add_flag(list, "--timeline", "records the timeline of an iteration", options.records_timeline);
-  add_threads_option(list, default_threads(), options.work.threads);
+  add_threads_option(list, allowed_cores(), options.work.threads);
 }
 
 void declare_compare(request::OptionList& list, request::CompareOptions& options) {
   add_compare_inputs(list, options);
   add_scheme_options(list, options);
   add_simulation_options(list, options);
-  add_threads_option(list, default_threads(), options.work.threads);
+  add_threads_option(list, allowed_cores(), options.work.threads);
 }
 
 void declare_calibrate(request::OptionList& list, request::CalibrateOptions& options) {
@@ -268,11 +270,12 @@ std::string run_export(const Arguments& arguments) {
   return io::format_json(export_document(call.options, answer));
 }
 
-request::TopologyInput make_topology(std::string text, const std::string& name, const std::string& folder,
-                                     std::optional<Eigen::MatrixXd> latency_s,
+request::TopologyInput make_topology(const nb::bytes& text, const std::string& name,
+                                     const std::string& folder, std::optional<Eigen::MatrixXd> latency_s,
                                      std::optional<Eigen::MatrixXd> bandwidth_bps) {
+  std::string document(text.c_str(), text.size());
   const nb::gil_scoped_release released;
-  Topology topology = io::parse_topology(std::move(text), name, folder);
+  Topology topology = io::parse_topology(std::move(document), name, folder);
   if (latency_s && bandwidth_bps)
     io::set_measured_links(topology, *std::move(latency_s), *std::move(bandwidth_bps));
   return {name, std::move(topology)};
@@ -378,13 +381,17 @@ void translate_exceptions(nb::module_& module) {
   }));
 }
 
+nb::bytes read_text(const std::string& path) {
+  const std::string text = [&] {
+    const nb::gil_scoped_release released;
+    return io::read_file(path, io::yaml_size_limit);
+  }();
+  return nb::bytes(text.data(), text.size());
+}
+
 void bind_inputs(nb::module_& module) {
+  module.def("read_text", read_text, "path"_a);
   nb::class_<request::TopologyInput>(module, "Topology")
-      .def_static("read",
-                  [](const std::string& path) {
-                    const nb::gil_scoped_release released;
-                    return request::TopologyInput(path, io::read_topology(path));
-                  })
       .def_static("make", make_topology, "text"_a, "name"_a, "folder"_a, "latency_s"_a = nb::none(),
                   "bandwidth_bps"_a = nb::none())
       .def_prop_ro("name", [](const request::TopologyInput& it) { return (*it.value)->name; })

@@ -1,9 +1,6 @@
 #include "python/binding/running_work.hpp"
 
-#include <algorithm>
 #include <string>
-
-#include <sched.h>
 
 #include <nanobind/stl/string.h>
 
@@ -30,13 +27,6 @@ void end_all_work() {
   interpreter_ends = true;
   const nb::gil_scoped_release released;
   while (running_works > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-int default_threads() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  return std::max(1, CPU_COUNT(&allowed));
 }
 
 void RunningWork::keep_raised() const {

@@ -18,9 +18,6 @@ namespace dtfm::python {
 /// Called with keyword arguments that say how far the work has come.
 using Progressed = nanobind::object;
 
-/// The cores that this process may use.
-int default_threads();
-
 class RunningWork {
  public:
   explicit RunningWork(const std::optional<Progressed>& progress);

@@ -143,10 +143,11 @@ class Topology:
     ) -> None:
         if (latency_s is None) != (bandwidth_bps is None):
             raise InputError("", "latency_s and bandwidth_bps must be given together")
+        name, folder = "topology", path_text(folder, "folder")
         if latency_s is None and isinstance(source, (str, os.PathLike)) and not is_document(source):
-            self._core = _core.Topology.read(path_text(source, "topology"))
-            return
-        if isinstance(source, Mapping):
+            name = path_text(source, "topology")
+            text, folder = _core.read_text(name), os.path.dirname(name)
+        elif isinstance(source, Mapping):
             document = versioned(source)
             if latency_s is not None:
                 for key in ("links", "measured"):
@@ -154,17 +155,19 @@ class Topology:
                         raise InputError(f"topology.{key}", "cannot be combined with latency_s and bandwidth_bps")
                 # Replaced below; valid for any devices.
                 document["links"] = [{"between": ["*", "*"], "latency": "1 s", "bandwidth": "1 bps"}]
-            text = json_text(document, "topology")
+            text = json_text(document, "topology").encode()
         elif is_document(source) and latency_s is None:
-            text = unicode_text(str(source), "topology")
+            text = unicode_text(str(source), "topology").encode()
         else:
             found = f"found {type(source).__name__}"
             if latency_s is None:
                 raise InputError("topology", f"expected a path, a string or a dict; {found}")
             raise InputError("topology", f"latency_s and bandwidth_bps require a dict; {found}")
         matrices = _matrix(latency_s, "latency_s"), _matrix(bandwidth_bps, "bandwidth_bps")
-        with located({"topology": text} if isinstance(source, Mapping) else {}):
-            self._core = _core.Topology.make(text, "topology", path_text(folder, "folder"), *matrices)
+        with located({"topology": text.decode()} if isinstance(source, Mapping) else {}):
+            self._core = _core.Topology.make(text, name, folder, *matrices)
+        self._source = (text, name, os.path.abspath(folder), *matrices)
+        self._removed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -194,9 +197,14 @@ class Topology:
         """The topology without the given devices (ids), such as failed ones. Raises InputError if none is left."""
         if isinstance(devices, str) or not isinstance(devices, Iterable):
             raise InputError("devices", f"expected a list of ids; found {devices!r}")
+        removed = [unicode_text(str(device), "devices") for device in devices]
         part = Topology.__new__(Topology)
-        part._core = self._core.without([unicode_text(str(device), "devices") for device in devices])
+        part._core = self._core.without(removed)
+        part._source, part._removed = self._source, (*self._removed, *removed)
         return part
+
+    def __reduce__(self) -> tuple:
+        return _restored, (self._source, self._removed, self.fingerprint)
 
     def to_dict(self) -> dict[str, Any]:
         """Name, fingerprint and devices, without the links."""
@@ -224,6 +232,17 @@ class Topology:
         return ax
 
 
+def _restored(source: tuple, removed: tuple[str, ...], fingerprint: str) -> Topology:
+    """A topology that was pickled. The files that its text names, such as measured matrices, are read again."""
+    topology = Topology.__new__(Topology)
+    topology._core = _core.Topology.make(*source)
+    topology._source, topology._removed = source, ()
+    topology = topology.without(removed) if removed else topology
+    if topology.fingerprint != fingerprint:
+        raise InputError(source[1], "refers to files that have changed since: read the topology again")
+    return topology
+
+
 def _matrix(values: Any, name: str) -> Any:
     if values is None:
         return None
@@ -231,7 +250,7 @@ def _matrix(values: Any, name: str) -> Any:
 
     try:
         matrix = np.asarray(values)
-        if matrix.dtype.kind not in "fiub":
+        if matrix.dtype.kind not in "fiu":
             raise TypeError(f"found {matrix.dtype}")
         matrix = matrix.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -273,6 +292,9 @@ class Job:
     def to_dict(self) -> dict[str, Any]:
         """The job with all defaults, as in plan files."""
         return json.loads(self.to_json())
+
+    def __reduce__(self) -> tuple:
+        return Job, (self.to_json(),)
 
     def __repr__(self) -> str:
         return f"Job({self.name!r})"

@@ -46,19 +46,24 @@ def _word(name: str, value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
+def _is_path(value: Any) -> bool:
+    """Whether the library reads the file itself: with what belongs to it, such as `ranks`, and to protect it from
+    export."""
+    return isinstance(value, (str, os.PathLike)) and not is_document(value)
+
+
 def _topology(value: Any) -> Any:
+    if _is_path(value):
+        return path_text(value, "topology")
     return (value if isinstance(value, Topology) else Topology(value))._core
 
 
 def _job(value: Any) -> Any:
-    return (value if isinstance(value, Job) else Job(value))._core
+    return path_text(value, "job") if _is_path(value) else (value if isinstance(value, Job) else Job(value))._core
 
 
 def _plan(value: Any) -> Any:
-    """A path stays one, because a plan of Megatron-LM's flags is read together with `ranks`."""
-    if isinstance(value, (str, os.PathLike)) and not is_document(value):
-        return path_text(value, "plan")
-    return (value if isinstance(value, Plan) else Plan(value))._file
+    return path_text(value, "plan") if _is_path(value) else (value if isinstance(value, Plan) else Plan(value))._file
 
 
 def _text(name: str, value: Any, documents: dict[str, str]) -> Any:

@@ -6,6 +6,7 @@ import html
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,41 @@ from dtfm.inputs import is_document, json_text, path_text, unicode_text
 _MAX_NOTEBOOK_PAGE = 8 << 20  # characters; notebooks keep what they show
 
 
+@dataclass(frozen=True)
+class _Pickled:
+    """What the library has of a result, for a result that was pickled."""
+
+    text: str
+    is_feasible: bool
+    is_interrupted: bool
+    pareto_text: str | None
+    columns: dict[str, Any]
+    constant_rows: list[tuple[str, float, float, float]]
+
+    def json(self) -> str:
+        return self.text
+
+    def pareto_json(self) -> str | None:
+        return self.pareto_text
+
+    def timeline(self) -> dict[str, Any]:
+        return self.columns
+
+    def constants(self) -> list[tuple[str, float, float, float]]:
+        return self.constant_rows
+
+
 class _Document:
     """A result whose JSON is written on first use."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
+
+    @classmethod
+    def _of(cls, core: Any) -> Any:
+        result = cls.__new__(cls)
+        _Document.__init__(result, core)
+        return result
 
     @cached_property
     def _json(self) -> str:
@@ -54,6 +85,18 @@ class _Document:
         """What the user should know besides the numbers."""
         return list(self._dict.get("warnings", [])) + list(self._dict.get("notes", []))
 
+    def __reduce__(self) -> tuple:
+        core = self._core
+        parts = _Pickled(
+            self._json,
+            getattr(core, "is_feasible", True),
+            getattr(core, "is_interrupted", False),
+            core.pareto_json() if hasattr(core, "pareto_json") else None,
+            core.timeline() if hasattr(core, "timeline") else {},
+            core.constants() if hasattr(core, "constants") else [],
+        )
+        return type(self)._of, (parts,)
+
     def _rows(self) -> list[tuple[str, str]]:
         return []
 
@@ -82,9 +125,11 @@ class _Result(_Document):
     def report(self) -> str:
         """A page with charts, as the programs write with --report: one HTML document, which needs no network.
 
-        Raises InputError for a plan from a file (`dtfm.score(topology, plan).report()` has its page), and if the
-        package was built without npm.
+        Raises InputError for a plan from a file (`dtfm.score(topology, plan).report()` has its page), for a result
+        that was pickled, and if the package was built without npm.
         """
+        if isinstance(self._core, _Pickled):
+            raise InputError("report", "a pickled result has no page: make the report before")
         if self._core is None:
             raise InputError("report", "a plan from a file has no page: use dtfm.score(topology, plan).report()")
         page = self._core.report()
@@ -98,7 +143,7 @@ class _Result(_Document):
 
     def _repr_html_(self) -> str:
         """The page in a frame or, without one and for very large ones, a table."""
-        page = self._core.report() if self._core else None
+        page = self._core.report() if hasattr(self._core, "report") else None
         if page is None or len(page) > _MAX_NOTEBOOK_PAGE:
             return super()._repr_html_()
         source = page.replace("&", "&amp;").replace("'", "&#39;")
@@ -128,12 +173,6 @@ class Plan(_Result):
         super().__init__(None)
         self._file = _core.PlanFile.make(text, name)
         self._json = text
-
-    @classmethod
-    def _of(cls, core: Any) -> Plan:
-        plan = cls.__new__(cls)
-        _Result.__init__(plan, core)
-        return plan
 
     @cached_property
     def _file(self) -> Any:
@@ -198,7 +237,7 @@ class Plan(_Result):
         return pipelines
 
     def __reduce__(self) -> tuple:
-        return Plan, (self._json,)
+        return super().__reduce__() if self._core else (Plan, (self._json,))
 
     def _rows(self) -> list[tuple[str, str]]:
         time = self.iteration_time_s

@@ -41,6 +41,12 @@ TEST_CASE("a driver's name of a GPU is found in the catalogue") {
   CHECK(catalogue_name("NVIDIA GeForce RTX 4090 D", 23.99) == "RTX-4090D");
 }
 
+TEST_CASE("names of older drivers are found in the catalogue") {
+  CHECK(catalogue_name("A100-SXM4-80GB", 79.15) == "A100-80GB");
+  CHECK(catalogue_name("GeForce RTX 3090", 24) == "RTX-3090");
+  CHECK(catalogue_name("NVIDIA Tesla V100-SXM2-16GB", 15.77) == "V100-16GB");
+}
+
 // dtfm-profile measures GPUs of NVIDIA; those of other vendors have no driver name.
 TEST_CASE("every NVIDIA GPU of the catalogue has a unique driver name") {
   const std::vector<Gpu> gpus = built_in_gpus();

@@ -25,6 +25,7 @@ case "$*" in
   "topo -m") file=topo.txt ;;
   -L) file=list.txt ;;
   "nvlink -s") file=nvlink.txt ;;
+  "") file=cpu.txt ;;  # as lscpu
 esac
 folder=$FAKE/${FAKE_HOST:-local}
 if [ -x "$folder/run" ]; then exec "$folder/run" "$file"; fi
@@ -162,6 +163,11 @@ def machines():
                      ['gpus_per_host: 2, gpu: "RTX-3090"}', "{within: host, latency: 3.4 us, bandwidth: 56.25 GB/s}"]),
         "l40s": ({"gpus.csv": gpus("NVIDIA L40S", 46068, 4), "topo.txt": matrix(4, lambda a, b: "NODE" if a // 2 == b // 2 else "SYS")},
                  ['gpu: "L40S"}', within % (5.7, 32), "`host_link` of L40S in configs/gpus.yaml"]),
+        # Two sockets of Ice Lake: 10 GB/s between them, and PCIe 4 within each.
+        "two-sockets": ({"gpus.csv": gpus("NVIDIA L40S", 46068, 4), "topo.txt": matrix(4, lambda a, b: "NODE" if a // 2 == b // 2 else "SYS", numa=lambda gpu: gpu // 2),
+                         "pcie.csv": slots(4, 16, 4), "cpu.txt": "Vendor ID: GenuineIntel\n  CPU family: 6\n  Model: 106\n"},
+                        [within % (5.7, 10), "# link between NUMA nodes (`numa` of `GenuineIntel` CPUs, model 106, in configs/hosts.yaml)",
+                         '{between: ["two-sockets:0", "two-sockets:1"], latency: 5.7 us, bandwidth: 32 GB/s, shared: sender}  # NODE: PCIe 4 with 16 lanes']),
         # Two pairs of boards with a bridge each.
         "bridged-a6000": ({"gpus.csv": gpus("NVIDIA RTX A6000", 49140, 4), "topo.txt": matrix(4, lambda a, b: "NV4" if a // 2 == b // 2 else "SYS"), "pcie.csv": slots(4, 16, 4)},
                           ['gpu: "RTX-A6000"}', within % (5.7, 32), '{between: ["bridged-a6000:2", "bridged-a6000:3"], latency: 3.4 us, bandwidth: 56.25 GB/s}']),
@@ -214,9 +220,10 @@ class Detect(unittest.TestCase):
         self.bin = self.folder / "bin"
         self.more_path = ""
         self.bin.mkdir()
-        for name in ("bash", "cat", "sleep", "true", "yes", "head", "sed", "awk", "grep"):
+        for name in ("bash", "cat", "env", "sleep", "true", "yes", "head", "sed", "awk", "grep"):
             self.bin.joinpath(name).symlink_to(next(p for p in (Path("/usr/bin", name), Path("/bin", name)) if p.exists()))
         self.tool("nvidia-smi", FAKE_SMI)
+        self.tool("lscpu", FAKE_SMI)
         self.tool("ssh", FAKE_SSH)
 
     def tool(self, name, text):
@@ -240,6 +247,7 @@ class Detect(unittest.TestCase):
     def detect(self, *arguments, status=0):
         process = self.start(*arguments)
         out, err = process.communicate(timeout=60)
+        self.err = err
         self.assertEqual(process.returncode, status, err + out)
         if status:
             self.assertEqual(out, "")
@@ -346,14 +354,23 @@ class Detect(unittest.TestCase):
                 self.assertIn(message, err)
                 self.assertIn("bad: ", err)
                 self.assertNotRegex(err, r"[\x00-\x09\x0b-\x1f]")
-        self.host("bad", {**good, "pcie.csv": "what?\n"})
-        self.assertIn('gpu: "H100"', self.detect("bad"))
+        for slots_text, message in (("what?\n", "expected `generation, lanes` of PCIe; found `what?`"), (slots(5, 16, 3), "lists 3 PCIe slots, but the host has 8 GPUs"),
+                                    ("", "lists 0 PCIe slots, but the host has 8 GPUs")):
+            with self.subTest(slots_text):
+                self.host("bad", {**good, "pcie.csv": slots_text})
+                self.assertIn('gpu: "H100"', self.detect("bad"))
+                self.assertIn("note: not used: bad: nvidia-smi --query-gpu=pcie", self.err)
+                self.assertIn(message, self.err)
+                self.assertIn(f"bad/pcie.csv: {message}" if slots_text != "what?\n" else message, self.detect("--from", ".", "bad", status=2))
+                self.assertIn("(save what `nvidia-smi --query-gpu=pcie.link.gen.max", self.err)
 
     def test_matrix_that_fails(self):
         files = machines()["l40s"][0]
         del files["topo.txt"]
         self.host("vm", files)
-        self.assertIn("failed with exit status 3", self.detect("vm", status=2))
+        self.assertRegex(self.detect("vm", status=2), "failed with exit status 3: not supported: .*, or give the links with --within-host LATENCY,BANDWIDTH\n")
+        self.assertIn("{within: host, latency: 5 us, bandwidth: 10 GB/s}", self.detect("vm", "--within-host", "5us,10GB/s"))
+        self.assertIn("{within: host, latency: 5 us, bandwidth: 10 GB/s}", self.detect("--from", ".", "vm", "--within-host", "5us,10GB/s"))
         # MIG and a single GPU do without.
         files["gpus.csv"] = gpus("NVIDIA L40S", 46068, 1)
         self.host("vm", files)
@@ -365,6 +382,7 @@ class Detect(unittest.TestCase):
         for part in ('gpu: "A40"', '{within: host, latency: 5 us, bandwidth: 1.25 GB/s}', 'site: "here"', 'name: "mine"'):
             self.assertIn(part, text)
         self.assertIn("unknown GPU `A41`; did you mean `A40`?", self.detect("a", "--gpu", "NVIDIA RTX Z9000=A41", status=2))
+        self.assertIn("--gpu: no GPU of the hosts is called `Z9000`; known: `NVIDIA RTX Z9000`\n", self.detect("a", "--gpu", "Z9000=A40", status=2))
 
     def test_untrusted_words(self):
         for word in ("-oProxyCommand=x", "a;b", "$(id)", "a b", "../a", "a/b/c", "a@b@c", "", "a=;", "x\x1by"):
@@ -384,6 +402,7 @@ class Detect(unittest.TestCase):
         self.host("a", {"topo.txt": matrix(2, lambda a, b: "PHB")})
         self.assertIn("bandwidth: 16 GB/s, shared: sender}", self.detect("a", "--nccl-topology", "a=nccl.xml"))
         self.folder.joinpath("nccl.xml").write_text(NCCL.replace("0000:10", "0000:20"))
+        self.assertIn("--nccl-topology: unknown host `b`; known: `a`", self.detect("a", "--nccl-topology", "b=nccl.xml", status=2))
         self.assertIn("is not one of a", self.detect("a", "--nccl-topology", "nccl.xml", status=2))
         self.folder.joinpath("nccl.xml").write_text("<graphs/>")
         self.assertIn("NCCL_TOPO_DUMP_FILE", self.detect("a", "--nccl-topology", "nccl.xml", status=2))
@@ -438,6 +457,9 @@ class Detect(unittest.TestCase):
         self.assertIn("b/topo.txt: is missing: run `nvidia-smi topo -m > topo.txt` on b", self.detect("--from", saved, "--between-hosts", "20us,10Gbps", status=2))
         self.assertIn("sinfo.txt: is missing: run `sinfo -h -o", self.detect("--from", saved, "--slurm", status=2))
         self.assertIn("has no folder for a host", self.detect("--from", saved / "a", status=2))
+        saved.joinpath("old data").mkdir()
+        self.assertIn(f"--from: folder `old data` cannot be the name of a host: rename it, or name the hosts (dtfm-topology detect --from {saved} HOST…)",
+                      self.detect("--from", saved, "--between-hosts", "20us,10Gbps", status=2))
 
     def test_measure(self):
         self.more_path = ":/usr/bin:/bin"

@@ -484,6 +484,8 @@ def test_least_bandwidth():
     least = [row["bandwidth_bps"] for row in rows if row["is_enough"]]
     check(answer["least_bps"] == least[0], answer)
     check("Least bandwidth between oregon and ohio" in text, text)
+    plan, _ = planned(*SHORT, "--objective", "least-bandwidth", "--link", "oregon,oregon")
+    check(plan["least_bandwidth"]["sites"] == ["oregon", "oregon"], "the link inside a site", plan["least_bandwidth"])
 
 
 def test_rejected_questions():

@@ -1,5 +1,5 @@
-// What nvidia-smi and NCCL say about a host: any bytes give either an Error or a topology that reads back,
-// which the writer asserts. Lines of dashes separate the outputs.
+// What nvidia-smi, NCCL and lscpu say about a host: any bytes give either an Error or a topology that reads
+// back, which the writer asserts. Lines of dashes separate the outputs.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const std::string text =
         validate_text(without_styles(std::string(reinterpret_cast<const char*>(data), size)), "outputs");
-    std::array<std::string, 6> parts;
+    std::array<std::string, 7> parts;
     std::size_t begin = 0;
     for (std::string& part : parts) {
       const std::size_t end = std::min(text.find(divider, begin), text.size());
@@ -33,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     host.instances = parse_mig_instances(parts[3], "list");
     host.nvlinks = parse_nvlink_status(parts[4], "links");
     if (!parts[5].empty()) host.nccl = parse_nccl_topology(parts[5], "nccl");
+    if (!parts[6].empty()) host.cpu = parse_lscpu(parts[6], "cpu");
     format_detected_topology({host}, {}, {});
   } catch (const Error&) {
   }

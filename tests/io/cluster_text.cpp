@@ -64,6 +64,12 @@ TEST_CASE("a star stands for all other links") {
   CHECK(topology.link(0, 2).latency == Seconds(50e-3));
 }
 
+TEST_CASE("a link from a site to itself is between its machines") {
+  const Topology topology = cluster("2x1xT4@a, 1xT4@b", {"a-a: 1 ms 10 Gbps", "a-b: 5 ms 1 Gbps"});
+  CHECK(topology.link(0, 1).bandwidth == BitsPerSecond(10e9));
+  CHECK(topology.link(1, 2).bandwidth == BitsPerSecond(1e9));
+}
+
 TEST_CASE("wrong text about a cluster is refused") {
   CHECK(problem("4xH1000@a") == "--gpus: unknown GPU or host `H1000`; did you mean `H100`?");
   CHECK(problem("").starts_with("--gpus: expected GPUSxGPU@SITE"));

@@ -2,6 +2,8 @@
 // machines.
 #include "core/io/writers/detected_topology.hpp"
 
+#include <tuple>
+
 #include <fmt/format.h>
 
 #include "core/io/readers/topology_reader.hpp"
@@ -85,6 +87,27 @@ TEST_CASE("a link over PCIe has the rate of the slower slot") {
   DetectionSettings settings;
   settings.within_host = LinkSettings{Seconds(1e-6), BitsPerSecond(1e9)};
   CHECK(topology_of({unknown}, settings).link(0, 1).bandwidth.value() == 1e9);
+}
+
+TEST_CASE("a link between NUMA nodes has at most the rate that NCCL assumes for their CPUs") {
+  DetectedHost node = host("a", "NVIDIA L40S", 46068, 2, "SYS");  // PCIe 4: 32 GB/s
+  const auto rate = [&] { return gigabytes(topology_of({node}).link(0, 1).bandwidth); };
+  CHECK(rate() == 32);
+  for (const auto& [vendor, model, expected] :
+       {std::tuple("AuthenticAMD", 1, 16), std::tuple("GenuineIntel", 79, 6),
+        std::tuple("GenuineIntel", 106, 10), std::tuple("GenuineIntel", 143, 22),
+        std::tuple("GenuineIntel", 207, 32), std::tuple("ARM", 1, 32)}) {
+    CAPTURE(vendor, model);
+    node.cpu = CpuKind{vendor, model};
+    CHECK(rate() == expected);
+  }
+  node.cpu = CpuKind{"AuthenticAMD", 1};
+  node.slots = {PcieSlot{3, 8}, PcieSlot{4, 16}};
+  CHECK(rate() == 8);  // the slot is slower
+  node = host("a", "NVIDIA L40S", 46068, 2, "NODE");
+  node.cpu = CpuKind{"AuthenticAMD", 1};
+  CHECK(rate() == 32);
+  CHECK(topology_of({node}).link(0, 1).shared_by_sender);
 }
 
 TEST_CASE("a measurement of all GPUs of a host replaces links that are all equal") {

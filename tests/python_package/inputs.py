@@ -1,8 +1,11 @@
 """Topologies, jobs and scenarios from dicts, texts and arrays, and what is said about bad ones."""
 
+import contextlib
+import copy
 import datetime
 import json
 import pickle
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -94,6 +97,51 @@ class TestTopology(unittest.TestCase):
             with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
                 topology.without(devices)
 
+    def test_without_devices_keeps_the_calibration(self):
+        def lab(count):
+            link = {"within": "*", "latency": "1 ms", "bandwidth": "7 Gbps"}
+            devices = [{"site": "a", "count": count, "gpu": "T4"}]
+            return dtfm.Topology({"name": "lab", "calibration": "v100", "devices": devices, "links": [link]})
+
+        plans = [dtfm.plan(it, evaluations=50).to_json() for it in (lab(2), lab(3).without(["a/2"]))]
+        self.assertEqual(*plans)
+
+    def test_pickling_is_exact(self):
+        measured = dtfm.Topology(DEVICES, latency_s=LATENCY * 1.1, bandwidth_bps=BANDWIDTH / 3)
+        shipped = [dtfm.Topology(path) for path in sorted((ROOT / "topologies").glob("*.yaml"))]
+        self.assertGreater(len(shipped), 5)
+        first = shipped[0].devices[0]["id"]
+        text = 'version: 1\ncalibration: v100\ndevices: [{site: "é", count: 3}]\nlinks: [{within: "*", latency: 1 ms, bandwidth: 7 Gbps}]\n'
+        for topology in (
+            *shipped,
+            measured,
+            dtfm.Topology(text),
+            measured.without(["a/0"]),
+            shipped[0].without([first]).without([shipped[0].devices[1]["id"]]),
+        ):
+            for same in (pickle.loads(pickle.dumps(topology)), copy.deepcopy(topology)):
+                with self.subTest(repr(topology)):
+                    self.assertEqual(same.fingerprint, topology.fingerprint)
+                    self.assertEqual((same.name, same.devices), (topology.name, topology.devices))
+                    np.testing.assert_array_equal(same.latency_s, topology.latency_s)
+                    np.testing.assert_array_equal(same.bandwidth_bps, topology.bandwidth_bps)
+
+    def test_pickling_a_topology_that_names_files(self):
+        text = """{version: 1, devices: [{site: a, count: 2}],
+            measured: {latency: {file: l.csv, unit: ms}, bandwidth: {file: b.csv, unit: Gbps}}}"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder)
+            for name, matrix in [("l.csv", "0,1\n1,0\n"), ("b.csv", "0,2\n3,0\n")]:
+                (path / name).write_text(matrix, encoding="utf-8")
+            (path / "net.yaml").write_text(text, encoding="utf-8")
+            with contextlib.chdir(folder):
+                pickled = pickle.dumps(dtfm.Topology("net.yaml"))
+            (path / "net.yaml").unlink()
+            self.assertEqual(pickle.loads(pickled).bandwidth_bps[1, 0], 3e9)
+            (path / "b.csv").write_text("0,2\n4,0\n", encoding="utf-8")
+            with self.assertRaisesRegex(dtfm.InputError, "net.yaml: refers to files that have changed"):
+                pickle.loads(pickled)
+
     def test_bad_arrays(self):
         for latency, message in [
             (LATENCY[:2], "latency_s: expected 3 × 3 numbers, a row and a column per device; found 2 × 3"),
@@ -105,6 +153,7 @@ class TestTopology(unittest.TestCase):
             ),
             (-LATENCY, r"latency_s\[1, 0\]: must be finite and at least zero; found -0.001"),
             (LATENCY * 1j, "latency_s: "),
+            (LATENCY > 0, "latency_s: expected an array of numbers: found bool"),
         ]:
             with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
                 dtfm.Topology(DEVICES, latency_s=latency, bandwidth_bps=BANDWIDTH)
@@ -168,6 +217,12 @@ class TestJob(unittest.TestCase):
     def test_round_trip(self):
         job = dtfm.Job(ROOT / "configs" / "gpt3-xl.yaml")
         self.assertEqual(dtfm.Job(job.to_dict()).to_json(), job.to_json())
+
+    def test_pickling_is_exact(self):
+        for name in ("gpt3-xl", "gpt3-xl-published", "llama-3-8b", "resnet-50"):
+            job = dtfm.Job(ROOT / "configs" / f"{name}.yaml")
+            for same in (pickle.loads(pickle.dumps(job)), copy.deepcopy(job)):
+                self.assertEqual((same.name, same.to_json()), (job.name, job.to_json()))
 
     def test_errors_name_the_key_of_a_dict(self):
         document = dtfm.Job(ROOT / "configs" / "gpt3-xl.yaml").to_dict()

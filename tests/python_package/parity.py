@@ -1,6 +1,7 @@
 """The package gives the same bytes as the programs, on every shipped topology."""
 
 import os
+import pickle
 import subprocess
 import tempfile
 import unittest
@@ -125,6 +126,7 @@ class TestParity(unittest.TestCase):
         low, high = fitted.intervals["compute_scale"]
         self.assertTrue(low < fitted.constants["compute_scale"] < high)
         self.assertLess(fitted.mean_absolute_error["fitted"], fitted.mean_absolute_error["prior"])
+        self.assertEqual(pickle.loads(pickle.dumps(fitted)).intervals, fitted.intervals)
         slower = dtfm.simulate(path, plans[0]["plan"], calibration=fitted)
         self.assertGreater(slower.iteration_time_s["mean"], plans[0]["plan"].iteration_time_s)
 

@@ -1,5 +1,8 @@
 """What results contain, how they look, and planning anew after a failure."""
 
+import concurrent.futures
+import copy
+import multiprocessing
 import pickle
 import tempfile
 import unittest
@@ -29,8 +32,35 @@ class TestResults(unittest.TestCase):
             for source in (file, PLAN.to_json(), PLAN.to_dict(), PLAN):
                 self.assertEqual(dtfm.simulate(TOPOLOGY, source).to_json(), dtfm.simulate(TOPOLOGY, PLAN).to_json())
 
-    def test_a_plan_can_be_pickled(self):
-        self.assertEqual(pickle.loads(pickle.dumps(PLAN)).to_json(), PLAN.to_json())
+    def test_results_can_be_pickled_and_copied(self):
+        front = dtfm.plan(TOPOLOGY, pareto=True, evaluations=50)
+        file = dtfm.Plan(PLAN.to_json())
+        run = dtfm.simulate(TOPOLOGY, PLAN, timeline=True)
+        for result in (PLAN, front, file, run, dtfm.compare(TOPOLOGY, scheme=["megatron"])):
+            for same in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+                with self.subTest(repr(result)):
+                    self.assertIs(type(same), type(result))
+                    self.assertEqual(same.to_json(), result.to_json())
+                    self.assertEqual(
+                        (same.is_feasible, same.is_interrupted), (result.is_feasible, result.is_interrupted)
+                    )
+                    self.assertEqual(repr(same), repr(result))
+        self.assertEqual(pickle.loads(pickle.dumps(front)).pareto_front, front.pareto_front)
+        again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(run))))
+        self.assertEqual(
+            {k: v.tolist() for k, v in again.timeline.items()}, {k: v.tolist() for k, v in run.timeline.items()}
+        )
+
+    def test_a_pool_of_processes(self):
+        job = dtfm.Job(ROOT / "configs" / "gpt3-xl.yaml")
+        with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            plans = [pool.submit(dtfm.plan, TOPOLOGY, job=job, evaluations=50, seed=seed) for seed in (1, 2)]
+            run = pool.submit(dtfm.simulate, TOPOLOGY, PLAN)
+            self.assertEqual(
+                [it.result().to_json() for it in plans],
+                [dtfm.plan(TOPOLOGY, job=job, evaluations=50, seed=seed).to_json() for seed in (1, 2)],
+            )
+            self.assertEqual(run.result().to_json(), dtfm.simulate(TOPOLOGY, PLAN).to_json())
 
     def test_edits_do_not_change_a_plan(self):
         PLAN.pipelines[0]["stages"].clear()
@@ -134,6 +164,19 @@ class TestResults(unittest.TestCase):
             with self.assertRaisesRegex(dtfm.InputError, "notes.txt"):
                 dtfm.export(PLAN, to="pytorch", folder=folder)
             self.assertIn("README.md", dtfm.export(PLAN, to="pytorch", folder=folder, force=True).files)
+
+    def test_export_does_not_write_to_its_inputs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "torchrun.sh"
+            for name, text in [
+                ("topology", (ROOT / "topologies" / "three-clouds.yaml").read_text(encoding="utf-8")),
+                ("job", dtfm.Job(ROOT / "configs" / "gpt3-xl.yaml").to_json()),
+                ("hosts", "".join(f"{it['id']} 10.0.0.{i}\n" for i, it in enumerate(TOPOLOGY.devices))),
+            ]:
+                path.write_text(text, encoding="utf-8")
+                with self.subTest(name), self.assertRaisesRegex(dtfm.InputError, "torchrun.sh: cannot write: it is"):
+                    dtfm.export(PLAN, to="torchrun", folder=folder, force=True, **{name: path})
+                self.assertEqual(path.read_text(encoding="utf-8"), text)
 
 
 if __name__ == "__main__":

@@ -149,6 +149,7 @@ class NcclReader {
           fmt::format("expected the XML that NCCL writes to NCCL_TOPO_DUMP_FILE; found an element {}",
                       quote(tag.name)));
     path_.push_back(tag);
+    if (tag.name == "cpu") add_cpu(tag);
     if (tag.name == "gpu") add_gpu(tag);
     if (tag.name == "nvlink") add_nvlinks(tag);
     if (tag.name == "net") add_network(tag);
@@ -166,6 +167,11 @@ class NcclReader {
     const auto found =
         std::find_if(path_.rbegin(), path_.rend(), [&](const XmlTag& t) { return t.name == name; });
     return found == path_.rend() ? nullptr : &*found;
+  }
+
+  void add_cpu(const XmlTag& tag) {
+    const auto model = small_number(tag.value("modelid"));
+    if (model && !tag.value("vendor").empty()) topology_.cpu = CpuKind{tag.value("vendor"), *model};
   }
 
   void add_gpu(const XmlTag& tag) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/units.hpp"
+#include "core/io/importers/cpu_kind.hpp"
 #include "core/io/importers/nvidia_smi.hpp"
 
 namespace dtfm::io {
@@ -28,6 +29,7 @@ struct NcclNetwork {
 struct NcclTopology {
   std::vector<NcclGpu> gpus;
   std::vector<NcclNetwork> networks;
+  std::optional<CpuKind> cpu;
 };
 
 /// Throws Error at `where`:line for text that is not such a file.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -53,7 +54,7 @@ std::string comparable_name(std::string_view name) {
 
 }  // namespace
 
-const Gpu* find_gpu_by_driver_name(const std::vector<Gpu>& gpus, std::string_view name) {
+const Gpu* find_gpu_by_driver_name(std::span<const Gpu> gpus, std::string_view name) {
   const std::string wanted = comparable_name(name);
   for (const Gpu& gpu : gpus)
     for (const std::string& driver : gpu.drivers)
@@ -61,11 +62,11 @@ const Gpu* find_gpu_by_driver_name(const std::vector<Gpu>& gpus, std::string_vie
   return nullptr;
 }
 
-const Gpu* find_gpu_by_similar_name(const std::vector<Gpu>& gpus, std::string_view name) {
+const Gpu* find_gpu_by_similar_name(std::span<const Gpu> gpus, std::string_view name) {
   const std::string wanted = comparable_name(name);
   const auto found = std::find_if(gpus.begin(), gpus.end(),
                                   [&](const Gpu& gpu) { return comparable_name(gpu.name) == wanted; });
-  return found == gpus.end() ? nullptr : &*found;
+  return found == gpus.end() ? nullptr : std::to_address(found);
 }
 
 bool has_memory(const Gpu& gpu, Bytes memory) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,9 +24,9 @@ std::vector<Gpu> read_gpus(const YamlValue& list);
 
 /// The GPU that the driver, or Slurm after it, calls `name`; nullptr if there is none. Case, the brands
 /// NVIDIA, Tesla, GeForce and Quadro, and the characters between words do not matter.
-const Gpu* find_gpu_by_driver_name(const std::vector<Gpu>& gpus, std::string_view name);
+const Gpu* find_gpu_by_driver_name(std::span<const Gpu> gpus, std::string_view name);
 /// The same for its name in the catalogue: `rtx_3090` is the RTX-3090.
-const Gpu* find_gpu_by_similar_name(const std::vector<Gpu>& gpus, std::string_view name);
+const Gpu* find_gpu_by_similar_name(std::span<const Gpu> gpus, std::string_view name);
 
 /// Whether the driver may report `memory` for this GPU. 16 GiB sold as 16 GB are 7 % more; MIG instances have
 /// half or less.

@@ -16,6 +16,8 @@ extern const std::string_view hosts_yaml;
 
 namespace {
 
+constexpr int max_cpu_model = 1'000'000;
+
 HostTemplate read_host_template(const YamlMap& map, const YamlMap& latencies) {
   HostTemplate host;
   host.name = map.required("name").text();
@@ -31,7 +33,7 @@ HostTemplate read_host_template(const YamlMap& map, const YamlMap& latencies) {
 }
 
 YamlMap root_of(const YamlDocument& document) {
-  return versioned_map(document, "a table of hosts", {"version", "latencies", "pcie", "hosts"});
+  return versioned_map(document, "a table of hosts", {"version", "latencies", "pcie", "numa", "hosts"});
 }
 
 YamlMap latencies_of(const YamlMap& root) {
@@ -43,11 +45,25 @@ YamlMap latencies_of(const YamlMap& root) {
 HostLinks built_in_host_links() {
   const YamlDocument document(std::string(hosts_yaml), "configs/hosts.yaml");
   const YamlMap root = root_of(document), latencies = latencies_of(root);
-  HostLinks links{latencies.required("direct").seconds(), latencies.required("pcie").seconds(), {}};
+  HostLinks links{latencies.required("direct").seconds(), latencies.required("pcie").seconds(), {}, {}};
   const YamlMap pcie = root.required("pcie").map({"gen1", "gen2", "gen3", "gen4", "gen5", "gen6"});
   for (const char* generation : {"gen1", "gen2", "gen3", "gen4", "gen5", "gen6"})
     links.pcie.push_back(pcie.required(generation).rate());
+  for (const YamlValue& item : root.required("numa").list()) {
+    const YamlMap map = item.map({"vendor", "model", "rate"});
+    const auto model = map.optional("model");
+    links.numa.push_back({map.required("vendor").text(),
+                          model ? static_cast<int>(model->integer(0, max_cpu_model)) : 0,
+                          map.required("rate").rate()});
+  }
   return links;
+}
+
+std::optional<BitsPerSecond> HostLinks::numa_rate(const std::string& cpu_vendor, int cpu_model) const {
+  const auto found = std::find_if(numa.begin(), numa.end(), [&](const NumaLink& it) {
+    return it.vendor == cpu_vendor && it.min_model <= cpu_model;
+  });
+  return found == numa.end() ? std::nullopt : std::optional(found->rate);
 }
 
 std::vector<HostTemplate> built_in_hosts() {

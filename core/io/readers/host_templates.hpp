@@ -19,10 +19,21 @@ struct HostTemplate {
   std::optional<DollarsPerHour> price = {};  // of one GPU with its share of the host
 };
 
+/// The link between the NUMA nodes of a host with such CPUs.
+struct NumaLink {
+  std::string vendor;  // of the CPUs
+  int min_model;
+  BitsPerSecond rate;  // one direction, for messages between GPUs
+};
+
 /// Links of any host, as configs/hosts.yaml gives them.
 struct HostLinks {
   Seconds direct_latency, pcie_latency;  // one way, between GPUs of a host
   std::vector<BitsPerSecond> pcie;       // one direction of 16 lanes, of generations 1, 2, …
+  std::vector<NumaLink> numa;            // the first that matches applies
+
+  /// nullopt for CPUs that are not in the table.
+  std::optional<BitsPerSecond> numa_rate(const std::string& cpu_vendor, int cpu_model) const;
 };
 HostLinks built_in_host_links();
 

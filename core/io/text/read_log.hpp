@@ -1,6 +1,7 @@
 // Records which files were read and what referred to them, so that no output overwrites an input.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,5 +32,13 @@ class ReadLog {
   std::vector<ReadFile> files_;
   ReadLog* outer_;
 };
+
+/// Whether two outputs, or an input and an output, are one file. They need not exist. Any number of outputs
+/// may go to /dev/null, so it equals no other file.
+bool is_same_file(const std::string& a, const std::string& b);
+
+/// Throws Error for an output that was read, because inputs may refer to files that the user has not named.
+/// Call it when all files have been read, before the work begins. Empty names are ignored.
+void check_not_read(const ReadLog& read, std::span<const std::string> outputs);
 
 }  // namespace dtfm::io

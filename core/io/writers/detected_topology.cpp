@@ -60,6 +60,7 @@ struct PairLink {
   bool is_shared = false;                      // by all flows of the sender over this entry
   std::optional<GpuPath> path = std::nullopt;  // nullopt: not from the matrix
   std::string remark = {};
+  bool may_be_slower = false;  // because of a link between NUMA nodes whose rate is not known
 
   auto numbers() const { return std::tuple(latency, bandwidth, is_shared); }
   bool is_nvlink() const { return path == GpuPath::nvlink; }
@@ -201,6 +202,7 @@ class LinkFinder {
     if (connection.path == GpuPath::nvlink) return nvlink_link(from, to, connection.nvlinks);
     PairLink link = pcie_link(from, to);
     link.path = connection.path;
+    if (connection.path == GpuPath::sys) limit_by_numa(link);
     return link;
   }
 
@@ -308,6 +310,16 @@ class LinkFinder {
         facts_.pcie_latency, std::min(sent, received), true, {}, sent <= received ? source : other_source};
   }
 
+  void limit_by_numa(PairLink& link) const {
+    const std::optional<CpuKind>& cpu = !host_.cpu && host_.nccl ? host_.nccl->cpu : host_.cpu;
+    const auto rate = cpu ? facts_.numa_rate(cpu->vendor, cpu->model) : std::nullopt;
+    link.may_be_slower = !rate;
+    if (!rate || *rate >= link.bandwidth) return;
+    link.bandwidth = *rate;
+    link.remark = fmt::format("link between NUMA nodes (`numa` of {} CPUs, model {}, in configs/hosts.yaml)",
+                              quote(cpu->vendor), cpu->model);
+  }
+
   PairLink instance_link(const DetectedDevice& from, const DetectedDevice& to) const {
     PairLink link = pcie_link(from, to);
     link.remark += ", through the memory of the host, because MIG instances have no links to each other";
@@ -357,17 +369,18 @@ std::string format_numbers(const PairLink& link) {
 std::string describe_link(const PairLink& link, const std::vector<PairLink>& links) {
   std::set<GpuPath> paths;
   std::set<std::string> remarks;
+  bool may_be_slower = false;
   for (const PairLink& it : links)
     if (it.numbers() == link.numbers()) {
       if (it.path) paths.insert(*it.path);
       remarks.insert(it.remark);
+      may_be_slower = may_be_slower || it.may_be_slower;
     }
   std::string text = fmt::format("{}", fmt::join(remarks, "; "));
   paths.erase(GpuPath::nvlink);
   for (const GpuPath path : paths)
     text += fmt::format("; {}: {}", path_name(path).name, path_name(path).meaning);
-  if (paths.contains(GpuPath::sys)) text += ", which may be slower";
-  return text;
+  return may_be_slower ? text + ", which may be slower" : text;
 }
 
 // --- The text.
@@ -388,6 +401,7 @@ class TopologyText {
       throw Error("",
                   fmt::format("{} GPUs; a topology has at most {}: name fewer hosts", devices, max_devices));
     check_names();
+    check_given_types();
     text_ = fmt::format(
         "# Written by dtfm-topology detect; comments say where each number comes from. Rates and latencies "
         "that\n"
@@ -425,6 +439,19 @@ class TopologyText {
         if (sites.contains(machine.name))
           throw Error(machine.name, "is the name of a host and of a site: rename the site with --site");
       }
+  }
+
+  /// Throws Error if `--gpu TYPE=NAME` is about a type that no host has.
+  void check_given_types() const {
+    std::set<std::string_view> types;
+    for (const DetectedHost& host : hosts_) {
+      for (const QueriedGpu& gpu : host.gpus) types.insert(gpu.name);
+      for (const SlurmGpus& group : host.slurm_gpus) types.insert(group.type);
+    }
+    types.erase("");
+    for (const auto& [type, name] : settings_.gpu_of)
+      if (!type.empty() && !types.contains(type))
+        fail_unknown("--gpu", "no GPU of the hosts is called", type, {types.begin(), types.end()});
   }
 
   void add_gpus() {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/io/importers/cpu_kind.hpp"
 #include "core/io/importers/gpu_matrix.hpp"
 #include "core/io/importers/nccl_topology.hpp"
 #include "core/io/importers/network_measurements.hpp"
@@ -23,6 +24,7 @@ struct DetectedHost {
   std::vector<QueriedGpu> gpus;                // empty if only Slurm knows them
   std::vector<std::optional<PcieSlot>> slots;  // by position in `gpus`; empty if not known
   std::optional<GpuMatrix> matrix;
+  std::optional<CpuKind> cpu;
   std::map<int, ActiveNvlinks> nvlinks;  // by index of the GPU; empty if not known
   std::vector<MigInstance> instances;    // of GPUs in MIG mode
   std::vector<SlurmGpus> slurm_gpus;     // if `gpus` is empty

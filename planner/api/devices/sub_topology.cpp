@@ -30,6 +30,7 @@ SubTopology sub_topology(const Topology& whole, std::vector<int> devices) {
   part.topology.sites = whole.sites;
   part.topology.fairness = whole.fairness;
   part.topology.transport = whole.transport;
+  part.topology.calibration = whole.calibration;
   for (const int device : part.whole) {
     part.in_part[at(device)] = part.topology.size();
     part.topology.devices.push_back(whole.devices[at(device)]);
