@@ -95,7 +95,7 @@ void declare_compare(request::OptionList& list, request::CompareOptions& options
 
 void declare_calibrate(request::OptionList& list, request::CalibrateOptions& options) {
   add_calibrate_inputs(list, options);
-  add_threads_option(list, default_threads(), options.work.threads);
+  add_threads_option(list, allowed_cores(), options.work.threads);
 }
 
 void declare_export(request::OptionList& list, request::ExportOptions& options) {
