@@ -1,6 +1,7 @@
 """What results contain, how they look, and planning anew after a failure."""
 
 import pickle
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -123,10 +124,11 @@ class TestResults(unittest.TestCase):
         self.assertIn("megatron", comparison._repr_html_())
 
     def test_runtime_has_two_names(self):
-        import dtfm.runtime
-        import dtfm_runtime
+        import dtfm.runtime.errors
+        import dtfm_runtime.errors
 
         self.assertIs(dtfm.runtime, dtfm_runtime)
+        self.assertIs(sys.modules["dtfm.runtime.errors"], dtfm_runtime.errors)
 
     def test_export_to_a_used_folder(self):
         with tempfile.TemporaryDirectory() as folder:
