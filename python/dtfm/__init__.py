@@ -10,9 +10,11 @@ The functions take what the programs dtfm-plan, dtfm-sim, dtfm-compare and dtfm-
     plan.iteration_time_s
     dtfm.simulate(topology, plan, scenario="spot.yaml", samples=100)
     dtfm.export(plan, to=["pytorch", "torchrun"], folder="exported")
+    dtfm.train(topology, plan, folder="run", steps=1000)
 """
 
 from dtfm._core import __version__
+from dtfm.elastic import Training, TrainingError, train
 from dtfm.errors import InfeasibleError, InputError
 from dtfm.inputs import Job, Scenario, Topology
 from dtfm.requests import compare, export, plan, replan, score, simulate
@@ -28,6 +30,8 @@ __all__ = [
     "Scenario",
     "Simulation",
     "Topology",
+    "Training",
+    "TrainingError",
     "__version__",
     "compare",
     "export",
@@ -35,4 +39,5 @@ __all__ = [
     "replan",
     "score",
     "simulate",
+    "train",
 ]

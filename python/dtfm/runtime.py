@@ -1,6 +1,7 @@
 """The PyTorch runtime that trains plans (docs/pytorch.md), under another name. Needs torch.
 
-`dtfm.runtime.training` is `dtfm_runtime.training`, whose name exported folders have.
+`dtfm.runtime.training` is `dtfm_runtime.training`, whose name exported folders have. `python -m dtfm.runtime` trains a
+plan and replans after failures, as dtfm.train does.
 """
 
 import importlib
@@ -9,6 +10,11 @@ import sys
 from contextlib import suppress
 
 import dtfm_runtime
+
+if __name__ == "__main__":
+    from dtfm.elastic import main
+
+    sys.exit(main())
 
 for _module in pkgutil.iter_modules(dtfm_runtime.__path__):
     with suppress(ModuleNotFoundError):  # those that need torch, without it
