@@ -10,9 +10,11 @@ The functions take what the programs dtfm-plan, dtfm-sim, dtfm-compare, dtfm-cal
     plan.iteration_time_s
     dtfm.simulate(topology, plan, scenario="spot.yaml", samples=100)
     dtfm.export(plan, to=["pytorch", "torchrun"], folder="exported")
+    dtfm.train(topology, plan, folder="run", steps=1000)
 """
 
 from dtfm._core import __version__
+from dtfm.elastic import Training, TrainingError, train
 from dtfm.errors import InfeasibleError, InputError
 from dtfm.inputs import Job, Scenario, Topology
 from dtfm.requests import calibrate, compare, export, plan, replan, score, simulate
@@ -29,6 +31,8 @@ __all__ = [
     "Scenario",
     "Simulation",
     "Topology",
+    "Training",
+    "TrainingError",
     "__version__",
     "calibrate",
     "compare",
@@ -37,4 +41,5 @@ __all__ = [
     "replan",
     "score",
     "simulate",
+    "train",
 ]

@@ -4,6 +4,7 @@ import concurrent.futures
 import copy
 import multiprocessing
 import pickle
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -153,10 +154,11 @@ class TestResults(unittest.TestCase):
         self.assertIn("megatron", dtfm.results._Document._repr_html_(comparison))
 
     def test_runtime_has_two_names(self):
-        import dtfm.runtime
-        import dtfm_runtime
+        import dtfm.runtime.errors
+        import dtfm_runtime.errors
 
         self.assertIs(dtfm.runtime, dtfm_runtime)
+        self.assertIs(sys.modules["dtfm.runtime.errors"], dtfm_runtime.errors)
 
     def test_export_to_a_used_folder(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,226 @@
+"""Trainings that lose ranks and machines, which processes of this one emulate, end with the loss of one that does not."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import dtfm
+import dtfm.elastic
+
+STEPS = 10
+SEARCH = {"evaluations": 300, "seed": 1}
+MODEL = {"kind": "transformer", "layers": 4, "hidden": 32, "heads": 4, "sequence": 16, "vocabulary": 64}
+JOB = {
+    "version": 1,
+    "name": "tiny",
+    "target": "pytorch",
+    "model": MODEL,
+    "training": {"global_batch": 12, "micro_batch": 1, "precision": "fp32"},
+}
+LINKS = [{"between": ["*", "*"], "latency": "1 ms", "bandwidth": "1 Gbps"}]
+HOSTS = ["a/0", "a/1", "b/0", "b/1"]
+LIMIT_S = 300  # only a test that fails takes so long
+
+
+def lab(memory: str = "4 GB") -> dict:
+    cpu = {"name": "CPU", "memory": memory, "peak_fp32": "50 GFLOP/s", "memory_bandwidth": "10 GB/s"}
+    devices = [{"site": site, "count": 2, "gpu": "CPU"} for site in ("a", "b")]
+    return {"version": 1, "name": "lab", "gpus": [cpu], "devices": devices, "links": LINKS}
+
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = unittest.skipUnless(HAS_TORCH, "PyTorch is missing (Debian: python3-torch)")
+
+
+class Kill:
+    """Kills a process of each attempt after its iteration. `chosen`: for each attempt the rank and the iteration."""
+
+    def __init__(self, *chosen: tuple[int, int]) -> None:
+        self.chosen, self.pids = list(chosen), {}
+
+    def __call__(self, event: dict) -> None:
+        if event["what"] == "start":
+            self.pids = event["pids"]
+        if event["what"] == "iteration" and self.chosen and event["iteration"] == self.chosen[0][1]:
+            os.kill(self.pids[self.chosen.pop(0)[0]], signal.SIGKILL)
+
+
+class Test(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name) / "run"
+
+    def train(self, topology: dtfm.Topology, plan: dtfm.Plan, **options) -> dtfm.Training:
+        defaults = {"steps": STEPS, "checkpoint_every": 3, "replanning": SEARCH, "device": "cpu"}
+        with self.assertLogs("dtfm.elastic") as logs:
+            try:
+                return dtfm.train(topology, plan, self.folder, **{**defaults, **options})
+            finally:
+                self.log = "\n".join(logs.output)
+
+    def loss_without_failures(self) -> float:
+        """Of the last step, in one process."""
+        program, log = self.folder / "attempt-0" / "train.py", self.folder / "single.jsonl"
+        options = ["--single", "--steps", str(STEPS), "--log", str(log), "--device", "cpu", "--threads", "1"]
+        subprocess.run([sys.executable, program, *options], check=True, stdout=subprocess.DEVNULL)
+        return json.loads(log.read_text().splitlines()[-1])["loss"]
+
+    def check(self, run: dtfm.Training) -> None:
+        self.assertEqual([row["iteration"] for row in run.iterations], list(range(STEPS)))
+        self.assertAlmostEqual(run.iterations[-1]["loss"], self.loss_without_failures(), places=5)
+
+
+@needs_torch
+class TestOneMachine(Test):
+    def test_two_failures_of_which_one_is_that_of_rank_0(self):
+        topology = dtfm.Topology(lab())
+        plan = dtfm.plan(topology, job=JOB, **SEARCH)
+        run = self.train(topology, plan, progress=Kill((1, 4), (0, 7)))
+        starts = [event for event in run.events if event["what"] == "start"]
+        first, second, third = (event["devices"] for event in starts)
+        self.assertEqual((len(first), run.restarts, len(run.lost)), (4, 2, 2))
+        self.assertEqual(run.lost, [first[1], second[0]])
+        self.assertLessEqual(set(second), set(first) - {first[1]})
+        self.assertEqual(set(third), set(HOSTS) - set(run.lost))
+        resumed = (self.folder / "attempt-1" / "rank-0.txt").read_text()
+        self.assertIn("resuming from step 3", resumed)
+        self.assertRegex(self.log, rf"{first[1]} failed\n.*replanned for 3 devices in .*\n.*attempt 1: 3 of 3 ranks")
+        self.check(run)
+
+    def test_no_plan_fits_what_remains(self):
+        # A process needs 3.5 GB by itself. Two devices have room for half of the model each, and one not for all of it.
+        topology = dtfm.Topology(lab("3500.8 MB")).without(["b/0", "b/1"])
+        plan = dtfm.plan(topology, job=JOB, **SEARCH)
+        self.assertTrue(plan.is_feasible)
+        with self.assertRaisesRegex(dtfm.InfeasibleError, "no plan fits the 1 devices that remain: "):
+            self.train(topology, plan, progress=Kill((1, 4)))
+
+    def test_too_many_failures(self):
+        topology = dtfm.Topology(lab()).without(["b/0", "b/1"])
+        plan = dtfm.plan(topology, job=JOB, **SEARCH)
+        with self.assertRaisesRegex(dtfm.TrainingError, "failed after 0 restarts: raise max_restarts to continue"):
+            self.train(topology, plan, progress=Kill((1, 0)), max_restarts=0)
+        with self.assertRaisesRegex(dtfm.InputError, "belongs to another run: name a new one"):
+            dtfm.train(topology, plan, self.folder)
+
+    def test_errors_of_ranks(self):
+        topology = dtfm.Topology(lab()).without(["a/1", "b/0", "b/1"])
+        plan = dtfm.plan(topology, job=JOB, **SEARCH)
+        (self.folder.parent / "failing.py").write_text("def layers():\n    raise LookupError('of the model')\n")
+        cases = {
+            "unrecognized arguments: --colour": (dtfm.InputError, {"colour": "red"}),
+            "LookupError: of the model": (dtfm.TrainingError, {"model": "failing:layers"}),
+        }
+        for number, (text, (kind, options)) in enumerate(cases.items()):
+            self.folder = self.folder.with_name(f"run-{number}")
+            with self.subTest(text), contextlib.chdir(self.folder.parent), self.assertRaisesRegex(kind, text):
+                self.train(topology, plan, **options)
+
+
+# An agent that ends as soon as it has to replan.
+FAILS_TO_REPLAN = """
+import dtfm.elastic, sys
+
+original = dtfm.elastic.replan
+
+def replan(topology, running, **options):
+    if options["evaluations"] != 1:  # the first call only checks the arguments
+        raise MemoryError("while replanning")
+    return original(topology, running, **options)
+
+dtfm.elastic.replan = replan
+sys.exit(dtfm.elastic.main())
+"""
+
+
+@needs_torch
+class TestMachines(Test):
+    def test_one_vanishes_and_one_fails_while_replanning(self):
+        parent = self.folder.parent
+        addresses = {machine: f"127.0.0.{number}" for number, machine in enumerate(HOSTS, 2)}
+        (parent / "hosts").write_text("".join(f"{machine} {address}\n" for machine, address in addresses.items()))
+        (parent / "lab.yaml").write_text(json.dumps(lab()))
+        plan = dtfm.plan(parent / "lab.yaml", job=JOB, **SEARCH)
+        plan.save(parent / "plan.json")
+        port = dtfm.elastic._free_port()
+        common = ["--steps", STEPS, "--checkpoint-every", 3, "--timeout", 10, "--port", port]
+        for name, value in SEARCH.items():
+            common += ["--replanning", f"{name}={value}"]
+
+        def start(host: str, *program: str) -> subprocess.Popen:
+            words = [
+                parent / "lab.yaml",
+                parent / "plan.json",
+                self.folder,
+                "--host",
+                host,
+                "--hosts",
+                parent / "hosts",
+            ]
+            command = [sys.executable, *program, *words, *common, "--", "--device", "cpu"]
+            agent = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+            self.addCleanup(agent.stderr.close)
+            self.addCleanup(agent.wait)
+            self.addCleanup(agent.kill)
+            return agent
+
+        others = {host: start(host, "-m", "dtfm.runtime") for host in ("b/0", "b/1")}
+        others["a/1"] = start("a/1", "-c", FAILS_TO_REPLAN)
+
+        def kill(event: dict) -> None:
+            if event["what"] == "iteration" and event["iteration"] == 4:
+                others["b/1"].kill()
+
+        options = {"host": "a/0", "hosts": addresses, "timeout": 10, "port": port, "progress": kill}
+        run = self.train(dtfm.Topology(parent / "lab.yaml"), plan, **options)
+        errors = {host: agent.communicate(timeout=LIMIT_S)[1] for host, agent in others.items()}
+        self.assertEqual(others["b/0"].returncode, 0, errors["b/0"])
+        self.assertIn("MemoryError: while replanning", errors["a/1"])
+        self.assertEqual(set(run.lost), {"a/1", "b/1"})
+        self.check(run)
+
+
+class TestArguments(Test):
+    """Wrong ones are reported before anything is written."""
+
+    def test_errors(self):
+        topology = dtfm.Topology(lab())
+        plan = dtfm.plan(topology, job=JOB, **SEARCH)
+        cases = {
+            "host: the topology has no machine 'c'; it has a/0, a/1, b/0, b/1": {"host": "c"},
+            "max_restarts: expected a whole number from 0; found -1": {"max_restarts": -1},
+            "min_devices: expected a whole number from 1; found 1.5": {"min_devices": 1.5},
+            "timeout: expected seconds, at least 1; found 'soon'": {"timeout": "soon"},
+            "resume: is not an option of train": {"resume": True},
+            "lr: must be finite; found inf": {"lr": float("inf")},
+            "unknown argument `horizn`": {"replanning": {"horizn": "6h"}},
+        }
+        for text, options in cases.items():
+            with self.subTest(text), self.assertRaisesRegex(dtfm.InputError, text):
+                dtfm.train(topology, plan, self.folder, **options)
+        with self.assertRaises(dtfm.InputError):
+            dtfm.train(topology.without(["a/0"]), plan, self.folder)
+        self.assertFalse(self.folder.exists())
+
+    def test_command_line(self):
+        program = [sys.executable, "-m", "dtfm.runtime"]
+        for words, text in (
+            (["missing.yaml", "plan.json", "run"], "dtfm.runtime: missing.yaml: "),
+            (["missing.yaml", "plan.json", "run", "--", "word"], "expected an option of train.py; found 'word'"),
+            (["missing.yaml", "plan.json", "run", "--hosts", "missing"], "dtfm.runtime: missing: cannot be read: "),
+        ):
+            done = subprocess.run([*program, *words], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+            self.assertIn(text, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
