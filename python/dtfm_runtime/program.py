@@ -17,7 +17,7 @@ SCHEMA = "dtfm-program/2"
 MAX_BYTES, MAX_RANKS, MAX_OPERATIONS, MAX_LAYERS = 1 << 28, 100_000, 20_000_000, 100_000
 MAX_HELD_LAYERS = 5_000_000  # of all pipelines together; checking them takes memory
 MAX_SEQUENCE = 1_000_000_000
-SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1", "eager-1f1b")
+SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1", "zb-greedy", "eager-1f1b")
 PRECISIONS = ("fp16", "bf16", "fp32", "tf32")
 OPTIMIZERS = ("adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload")
 OPERATION = re.compile(r"([FBW])([0-9]{1,9})(?:/([0-9]{1,5}))?")
@@ -128,7 +128,7 @@ class Program:
 
     @property
     def splits_backward(self) -> bool:
-        return self.schedule == "zb-h1"
+        return self.schedule in ("zb-h1", "zb-greedy")
 
     def order_of(self, rank: int) -> tuple[Operation, ...]:
         return self.orders[self.ranks[rank].order]

@@ -3,7 +3,8 @@ import random
 
 from collectives import HALVES, add_collectives
 
-SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1", "eager-1f1b")
+SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1", "zb-greedy",
+             "eager-1f1b")
 SYNCS = ("ring", "tree", "sharded-ps", "central-ps", "hierarchical", "hierarchical-ring")
 
 
@@ -52,8 +53,18 @@ def zero_bubble_h1(devices, device, chunks, count):
     return order + [("W", i, 0) for i in range(weight_gradients, count)]
 
 
+def zero_bubble_greedy(devices, device, chunks, count):
+    """Where the plan gives no order."""
+    ahead = min(devices - device - 1, count)
+    order = [("F", i, 0) for i in range(ahead)]
+    for i in range(count):
+        order += [("F", i + ahead, 0)] * (i + ahead < count) + [("B", i, 0), ("W", i, 0)]
+    return order
+
+
 ORDERS = {"gpipe": gpipe, "1f1b": one_f_one_b, "1f1b-blocking": one_f_one_b, "interleaved": interleaved,
-          "interleaved-blocking": interleaved, "zb-h1": zero_bubble_h1, "eager-1f1b": eager_one_f_one_b}
+          "interleaved-blocking": interleaved, "zb-h1": zero_bubble_h1, "zb-greedy": zero_bubble_greedy,
+          "eager-1f1b": eager_one_f_one_b}
 
 
 def order_text(schedule, devices, device, chunks, count, flush):
