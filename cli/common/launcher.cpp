@@ -35,7 +35,7 @@ Launch launch_of_environment() {
 
 int available_cores() {
   const int local_size = launch_of_environment().local_size, allowed = allowed_cores();
-  // A launcher that has divided the cores leaves some to others.
+  // If the process may use only some cores, the launcher has divided them among its ranks already.
   return allowed < online_cores() ? allowed : std::max(1, allowed / local_size);
 }
 

@@ -118,7 +118,7 @@ void check_run(const HostArgument& host, const std::string& line, const ProgramR
   const std::string said = last_line(run.errors.empty() ? run.output : run.errors);
   if (run.end == ProgramEnd::timed_out)
     throw Error(where,
-                fmt::format("`{}` did not end within {:.6g} s: check whether `{}` hangs, or raise --timeout",
+                fmt::format("`{}` timed out after {:.6g} s: check whether `{}` hangs, or raise --timeout",
                             line, timeout_s, shown_command(host, "nvidia-smi")));
   if (run.end == ProgramEnd::too_long)
     throw Error(where, fmt::format("`{}` printed more than {} MiB: check what `{}` prints", line,
@@ -185,8 +185,8 @@ void read_saved_host(const HostArgument& argument, const DetectOptions& options,
     }
     try {
       parse_output(command, io::read_file(path, max_output), path.string(),
-                   fmt::format("save what `{}` prints{}", command.line(),
-                               command.is_required ? "" : ", or remove this file, which is optional"),
+                   fmt::format("save the output of `{}` again{}", command.line(),
+                               command.is_required ? "" : ", or delete this file, which is optional"),
                    host);
     } catch (const Error&) {
       if (is_needed || !command.is_required) throw;
@@ -298,7 +298,7 @@ std::string slurm_output(const DetectOptions& options, const char* file,
                             words.front()));
   if (run[0].end == ProgramEnd::timed_out)
     throw Error("--slurm",
-                fmt::format("`{}` did not end within {:.6g} s: check with `sinfo` that Slurm's controller "
+                fmt::format("`{}` timed out after {:.6g} s: check with `sinfo` that Slurm's controller "
                             "answers, or raise --timeout",
                             line, options.timeout_s));
   if (run[0].end != ProgramEnd::exited || run[0].status != 0)
@@ -342,10 +342,9 @@ std::vector<HostArgument> saved_hosts(const DetectOptions& options) {
                                           max_hosts));
       const std::string name = it->path().filename().string();
       if (!is_host_name(name))
-        throw Error("--from",
-                    fmt::format("folder {} cannot be the name of a host: rename it, or name the hosts "
-                                "(dtfm-topology detect --from {} HOST…)",
-                                io::quote(name), *options.from));
+        throw Error("--from", fmt::format("folder {} is not a valid host name: rename it, or list the hosts "
+                                          "(dtfm-topology detect --from {} HOST…)",
+                                          io::quote(name), *options.from));
       hosts.push_back({options.default_site, name, name, ""});
     }
   if (problem)

@@ -117,8 +117,8 @@ io::HostLinkMap measure_between_hosts(const std::vector<HostArgument>& hosts, co
   if (run[0].end == ProgramEnd::not_found) throw Error("--measure", "bash is not on PATH: install it");
   if (run[0].end != ProgramEnd::exited || run[0].status != 0)
     throw Error("--measure",
-                fmt::format("not all links between the hosts could be measured: fix what the messages above "
-                            "say{}, or give the links with --between-hosts",
+                fmt::format("not all links between the hosts could be measured: fix the problems reported "
+                            "above{}, or give the links with --between-hosts",
                             options.measurements ? " and repeat the command, which resumes" : ""));
   return read_links(hosts, results / "raw");
 }
@@ -141,7 +141,7 @@ void measure_within_hosts(const std::vector<HostArgument>& arguments, const Dete
     const std::string where = host.name + ": all_reduce_perf";
     try {
       if (runs[i].end == ProgramEnd::timed_out)
-        throw Error(where, fmt::format("did not end within {:.6g} s", limits.timeout_s));
+        throw Error(where, fmt::format("timed out after {:.6g} s", limits.timeout_s));
       if (runs[i].end != ProgramEnd::exited || runs[i].status != 0)
         throw Error(where,
                     "is not on PATH or failed: install nccl-tests there to measure links between GPUs");

@@ -53,8 +53,8 @@ Examples:
 
 constexpr const char* detect_footer =
     R"(HOST is a machine that ssh reaches without a password, or `local`, which is this machine.
-In full [SITE/][USER@]HOST[=ADDRESS]: SITE says where it stands, as --site does for all others, and
-ADDRESS is where the other hosts reach it.
+The full form is [SITE/][USER@]HOST[=ADDRESS]: SITE is the site of the host [that of --site], and
+ADDRESS the address at which the other hosts reach it.
 
 nvidia-smi must be on PATH of each host; --measure requires iperf3 and ping, and uses
 all_reduce_perf of nccl-tests where it is on PATH. Rates that are not measured are those of data
@@ -207,12 +207,13 @@ void add_host_options(OptionList& command, DetectOptions& options) {
            "with --slurm: makes each leaf switch (scontrol show topology) a site", options.sites_by_switch);
   add_option(command, "--from", "FOLDER", "reads saved outputs instead of running commands (below)",
              [&](const std::string& text) { options.from = io::validate_text(text, "--from"); });
-  add_repeatable_option(command, "--nccl-topology", "[HOST=]FILE",
-                        "what NCCL wrote on a host, by a job with NCCL_TOPO_DUMP_FILE=FILE; may be repeated",
-                        [&](const std::string& text) {
-                          auto [host, file] = key_and_value(io::validate_text(text, "--nccl-topology"));
-                          options.nccl_topologies.push_back({std::move(host), std::move(file)});
-                        });
+  add_repeatable_option(
+      command, "--nccl-topology", "[HOST=]FILE",
+      "topology file that NCCL wrote on a host, in a job with NCCL_TOPO_DUMP_FILE=FILE; may be repeated",
+      [&](const std::string& text) {
+        auto [host, file] = key_and_value(io::validate_text(text, "--nccl-topology"));
+        options.nccl_topologies.push_back({std::move(host), std::move(file)});
+      });
   add_option(command, "--timeout", "SECONDS", "time limit of each command on a host, in seconds [30]",
              [&](const std::string& text) {
                options.timeout_s = io::parse_whole_number("--timeout", text, 1, 3600);
@@ -239,8 +240,8 @@ void add_detected_link_options(OptionList& command, DetectOptions& options) {
 void add_detect_options(OptionList& command, DetectOptions& options) {
   add_host_options(command, options);
   add_repeatable_option(command, "--gpu", "[TYPE=]NAME",
-                        "name in configs/gpus.yaml of all GPUs, or of those that nvidia-smi or Slurm calls "
-                        "TYPE [looked up]; may be repeated",
+                        "name in configs/gpus.yaml of all GPUs, or of those that nvidia-smi or Slurm reports "
+                        "as TYPE [looked up]; may be repeated",
                         [&](const std::string& text) {
                           const auto [type, gpu] = key_and_value(io::validate_text(text, "--gpu"));
                           options.settings.gpu_of[type] = gpu;

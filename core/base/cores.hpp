@@ -6,8 +6,8 @@ namespace dtfm {
 /// All cores that are online, at least 1.
 int online_cores();
 
-/// Those on which this process may run: taskset, Slurm and containers with a set of CPUs restrict it. At
-/// least 1.
+/// Cores in the affinity mask of this process, which taskset, Slurm and the cpusets of containers restrict.
+/// At least 1.
 int allowed_cores();
 
 }  // namespace dtfm

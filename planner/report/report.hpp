@@ -1,4 +1,5 @@
-// The report page of a result, as one HTML document.
+// The report page of a result, as one HTML document. `program` is what made the result, with its version:
+// "dtfm-plan 0.1.0".
 #pragma once
 
 #include <string>
@@ -11,8 +12,6 @@
 #include "planner/api/simulate.hpp"
 
 namespace dtfm::report {
-
-/// `program`: who made the result, with its version: "dtfm-plan 0.1.0".
 
 /// The plan as in its file, and one simulated iteration without a scenario. If the plan cannot be simulated
 /// or `stop` returns true, the page gives the reason and shows the rest.

@@ -125,7 +125,8 @@ void add_threads_option(OptionList& list, int cores, int& threads) {
   constexpr int max_threads = 1024;
   threads = std::min(cores, max_threads);
   add_option(
-      list, "--threads", "N", "number of threads, which does not change the result [all that it may use]",
+      list, "--threads", "N",
+      "number of threads, which does not change the result [cores available to the process]",
       [&](const std::string& text) { threads = io::parse_whole_number("--threads", text, 1, max_threads); });
 }
 

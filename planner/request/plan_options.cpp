@@ -160,9 +160,8 @@ void add_plan_inputs(OptionList& list, PlanOptions& options) {
       [&](const std::string& text) { options.gpus = text; });
   add_repeatable_option(
       list, "--link", "LINK",
-      "with --gpus: `SITE-SITE: LATENCY BANDWIDTH`, SITE or *; may be repeated; with "
-      "least-bandwidth: the link, as SITE,SITE [over which the plan sends longest]; the same "
-      "SITE twice: between its hosts",
+      "with --gpus: `SITE-SITE: LATENCY BANDWIDTH`, SITE or *; with least-bandwidth: the link, as SITE,SITE; "
+      "the same SITE twice means between its hosts; may be repeated [the link that the plan uses longest]",
       [&](const std::string& text) { set_link(text, options); });
   add_input(list, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]", options.job);
   add_model_options(list, options.model, options.sequence);

@@ -127,7 +127,7 @@ nb::list describe(void (*declare)(request::OptionList&, Options&)) {
   return rows;
 }
 
-constexpr const char* made_by = "dtfm " DTFM_VERSION;
+constexpr const char* this_program = "dtfm " DTFM_VERSION;
 
 /// The page that `make(StopFunction)` returns; nothing if this was built without it.
 template <class Make>
@@ -146,7 +146,8 @@ struct PlanResult {
     return io::pareto_json(answer);
   }
   std::optional<std::string> report() const {
-    return report_of([&](const StopFunction& stop) { return report::plan_report(made_by, answer, stop); });
+    return report_of(
+        [&](const StopFunction& stop) { return report::plan_report(this_program, answer, stop); });
   }
 };
 
@@ -172,7 +173,8 @@ struct SimulationResult {
   std::string json() const { return io::format_json(io::simulation_document(request, result)); }
   std::optional<std::string> report() const {
     return report_of([&](const StopFunction&) {
-      return report::simulation_report(made_by, request, result, io::simulation_document(request, result));
+      return report::simulation_report(this_program, request, result,
+                                       io::simulation_document(request, result));
     });
   }
 };
@@ -204,7 +206,7 @@ struct ComparisonResult {
   std::string json() const { return io::format_json(io::comparison_document(request, comparison)); }
   std::optional<std::string> report() const {
     return report_of([&](const StopFunction&) {
-      return report::comparison_report(made_by, request.problem,
+      return report::comparison_report(this_program, request.problem,
                                        io::comparison_document(request, comparison));
     });
   }

@@ -47,8 +47,8 @@ def _word(name: str, value: Any) -> str:
 
 
 def _is_path(value: Any) -> bool:
-    """Whether the library reads the file itself: with what belongs to it, such as `ranks`, and to protect it from
-    export."""
+    """Whether the value is a path. The library reads the file, together with `ranks`, and export does not overwrite
+    it."""
     return isinstance(value, (str, os.PathLike)) and not is_document(value)
 
 

@@ -20,7 +20,7 @@ _MAX_NOTEBOOK_PAGE = 8 << 20  # characters; notebooks keep what they show
 
 @dataclass(frozen=True)
 class _Pickled:
-    """What the library has of a result, for a result that was pickled."""
+    """Replaces what the library has of a result after pickling."""
 
     text: str
     is_feasible: bool
@@ -110,7 +110,7 @@ class _Document:
 
 
 class _Result(_Document):
-    """What the library found, and a page about it."""
+    """A result with a report page."""
 
     @property
     def is_feasible(self) -> bool:

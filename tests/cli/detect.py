@@ -317,7 +317,7 @@ class Detect(unittest.TestCase):
         begin = time.monotonic()
         err = self.detect("a", "hangs", "fails", "lacks", "endless", "empty", "away", "--timeout", "1", "--between-hosts", "1us,1Gbps", status=2)
         self.assertLess(time.monotonic() - begin, 30)
-        for message in ("hangs: `nvidia-smi --query-gpu=index,name,memory.total,pci.bus_id,uuid --format=csv,noheader,nounits` did not end within 1 s: "
+        for message in ("hangs: `nvidia-smi --query-gpu=index,name,memory.total,pci.bus_id,uuid --format=csv,noheader,nounits` timed out after 1 s: "
                         "check whether `ssh hangs nvidia-smi` hangs, or raise --timeout",
                         "failed with exit status 9: NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.: check that the driver",
                         "lacks: nvidia-smi is not on PATH there: install NVIDIA's driver, or leave this host out",
@@ -362,7 +362,7 @@ class Detect(unittest.TestCase):
                 self.assertIn("note: not used: bad: nvidia-smi --query-gpu=pcie", self.err)
                 self.assertIn(message, self.err)
                 self.assertIn(f"bad/pcie.csv: {message}" if slots_text != "what?\n" else message, self.detect("--from", ".", "bad", status=2))
-                self.assertIn("(save what `nvidia-smi --query-gpu=pcie.link.gen.max", self.err)
+                self.assertIn("(save the output of `nvidia-smi --query-gpu=pcie.link.gen.max", self.err)
 
     def test_matrix_that_fails(self):
         files = machines()["l40s"][0]
@@ -382,7 +382,7 @@ class Detect(unittest.TestCase):
         for part in ('gpu: "A40"', '{within: host, latency: 5 us, bandwidth: 1.25 GB/s}', 'site: "here"', 'name: "mine"'):
             self.assertIn(part, text)
         self.assertIn("unknown GPU `A41`; did you mean `A40`?", self.detect("a", "--gpu", "NVIDIA RTX Z9000=A41", status=2))
-        self.assertIn("--gpu: no GPU of the hosts is called `Z9000`; known: `NVIDIA RTX Z9000`\n", self.detect("a", "--gpu", "Z9000=A40", status=2))
+        self.assertIn("--gpu: no host has GPUs of type `Z9000`; known: `NVIDIA RTX Z9000`\n", self.detect("a", "--gpu", "Z9000=A40", status=2))
 
     def test_untrusted_words(self):
         for word in ("-oProxyCommand=x", "a;b", "$(id)", "a b", "../a", "a/b/c", "a@b@c", "", "a=;", "x\x1by"):
@@ -458,7 +458,7 @@ class Detect(unittest.TestCase):
         self.assertIn("sinfo.txt: is missing: run `sinfo -h -o", self.detect("--from", saved, "--slurm", status=2))
         self.assertIn("has no folder for a host", self.detect("--from", saved / "a", status=2))
         saved.joinpath("old data").mkdir()
-        self.assertIn(f"--from: folder `old data` cannot be the name of a host: rename it, or name the hosts (dtfm-topology detect --from {saved} HOST…)",
+        self.assertIn(f"--from: folder `old data` is not a valid host name: rename it, or list the hosts (dtfm-topology detect --from {saved} HOST…)",
                       self.detect("--from", saved, "--between-hosts", "20us,10Gbps", status=2))
 
     def test_measure(self):

@@ -5,7 +5,7 @@
 
 using namespace dtfm::io;
 
-TEST_CASE("the kind of a CPU is that of lscpu, of older versions and of newer ones, which indent") {
+TEST_CASE("lscpu of old and new versions gives the vendor and the model of a CPU") {
   const CpuKind old = parse_lscpu(
       "Architecture:        x86_64\nVendor ID:           AuthenticAMD\nCPU family:          23\n"
       "Model:               49\nModel name:          AMD EPYC 7742 64-Core Processor\n",
@@ -20,7 +20,7 @@ TEST_CASE("the kind of a CPU is that of lscpu, of older versions and of newer on
   CHECK(indented.model == 143);
 }
 
-TEST_CASE("a text without the kind of a CPU is an error") {
+TEST_CASE("text of lscpu without vendor or model is rejected") {
   for (const char* text :
        {"", "Vendor ID: GenuineIntel\n", "Model: 143\n", "Vendor ID: GenuineIntel\nModel: x\n"})
     CHECK(dtfm::error_message([&] { parse_lscpu(text, "x"); }) ==

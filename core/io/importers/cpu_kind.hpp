@@ -1,4 +1,5 @@
-// Parses what `lscpu` says about the kind of CPU of a host, on which the rate between NUMA nodes depends.
+// Parses the vendor and the model of a host's CPU from `lscpu`; they determine the bandwidth between NUMA
+// nodes.
 #pragma once
 
 #include <string>

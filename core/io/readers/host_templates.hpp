@@ -19,7 +19,7 @@ struct HostTemplate {
   std::optional<DollarsPerHour> price = {};  // of one GPU with its share of the host
 };
 
-/// The link between the NUMA nodes of a host with such CPUs.
+/// Bandwidth between the NUMA nodes of a host with CPUs of one kind.
 struct NumaLink {
   std::string vendor;  // of the CPUs
   int min_model;

@@ -451,7 +451,7 @@ class TopologyText {
     types.erase("");
     for (const auto& [type, name] : settings_.gpu_of)
       if (!type.empty() && !types.contains(type))
-        fail_unknown("--gpu", "no GPU of the hosts is called", type, {types.begin(), types.end()});
+        fail_unknown("--gpu", "no host has GPUs of type", type, {types.begin(), types.end()});
   }
 
   void add_gpus() {
