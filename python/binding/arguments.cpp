@@ -74,8 +74,9 @@ std::string python_name(const Option& option) {
 
 void set_options(request::OptionList& list, const Arguments& arguments) {
   for (const auto& [name, values] : arguments) {
-    const auto found = std::find_if(list.options.begin(), list.options.end(),
-                                    [&](const Option& option) { return python_name(option) == name; });
+    const auto found =
+        std::find_if(list.options.begin(), list.options.end(),
+                     [&wanted = name](const Option& option) { return python_name(option) == wanted; });
     if (found == list.options.end()) {
       std::vector<std::string> names;
       for (const Option& option : list.options) names.push_back(python_name(option));
