@@ -10,14 +10,18 @@ foreach(layer ${layers})
   set_target_properties(dtfm_${layer} PROPERTIES EXPORT_NAME ${layer})
 endforeach()
 list(TRANSFORM layers PREPEND dtfm_)
-set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/dtfm)
-install(TARGETS ${layers} EXPORT dtfm ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(EXPORT dtfm NAMESPACE dtfm:: FILE dtfmTargets.cmake DESTINATION ${folder} COMPONENT development)
-install(DIRECTORY core planner simulator DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtfm COMPONENT development
-  FILES_MATCHING PATTERN *.hpp PATTERN *.def PATTERN templates EXCLUDE)
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES scripts/lib/dtfmConfig.cmake ${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake DESTINATION ${folder}
-  COMPONENT development)
+set(components programs)
+if(NOT DTFM_FETCHED) # An installed library would require these libraries of the system in the same version.
+  list(APPEND components development)
+  set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/dtfm)
+  install(TARGETS ${layers} EXPORT dtfm ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(EXPORT dtfm NAMESPACE dtfm:: FILE dtfmTargets.cmake DESTINATION ${folder} COMPONENT development)
+  install(DIRECTORY core planner simulator DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtfm COMPONENT development
+    FILES_MATCHING PATTERN *.hpp PATTERN *.def PATTERN templates EXCLUDE)
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES scripts/lib/dtfmConfig.cmake ${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake DESTINATION ${folder}
+    COMPONENT development)
+endif()
 
 add_custom_target(packed DEPENDS programs dtfm_report dtfm_request)
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON) # packages contain no tests
@@ -28,7 +32,7 @@ set(CPACK_PACKAGE_NAME dtfm)
 set(CPACK_PACKAGE_CONTACT ${DTFM_PACKAGE_CONTACT})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL programs development)
+set(CPACK_COMPONENTS_ALL ${components})
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)

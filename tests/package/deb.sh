@@ -1,49 +1,24 @@
 #!/usr/bin/env bash
 # The packages install on a clean Debian, work there, and leave nothing behind: deb.sh BUILD_FOLDER. Skipped
-# (77) if a clean Debian cannot be set up, which requires root, debootstrap and a mirror.
-set -euo pipefail
+# (77) if a clean Debian cannot be set up.
+# shellcheck source=tests/package/clean_debian.sh
+. "$(dirname "${BASH_SOURCE[0]}")/clean_debian.sh"
 
 build=$(realpath "$1")
-
-skip() {
-  echo "skipped: $*"
-  exit 77
-}
-
-# shellcheck source=/dev/null
-. /etc/os-release
-[[ $ID == debian ]] || skip "this is $ID, and the clean system would be Debian"
-[[ $(id -u) == 0 ]] || skip "only root can change the root folder"
-for program in debootstrap dpkg-deb dpkg-shlibdeps file; do
+for program in dpkg-deb dpkg-shlibdeps file; do
   command -v "$program" >/dev/null || skip "$program is not installed"
 done
-# shellcheck disable=SC2016 # apt's own variables
-mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' |
-  # reads to the end to avoid a broken pipe
-  awk -v release="$VERSION_CODENAME" '$2 == release && $3 == "main" && !seen++ {print $1}')
-[[ -n $mirror ]] || skip "apt knows no mirror of $VERSION_CODENAME"
-
-scratch=$(mktemp -d)
-clean=$scratch/clean
-trap 'umount -q "$clean/proc" "$clean/sys" 2>/dev/null || true; rm -rf --one-file-system "$scratch"' EXIT
 cpack --config "$build/CPackConfig.cmake" -B "$scratch/packages" >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
 package=$(ls "$scratch"/packages/dtfm_*_"$(dpkg --print-architecture)".deb)
 development=$(ls "$scratch"/packages/libdtfm-dev_*.deb)
-
-fail() {
-  echo "FAILED: $*"
-  exit 1
-}
 
 # The package's dependencies are installed with the system, as by apt: the first of each alternative.
 needs() { dpkg-deb -f "$1" Depends | tr ',' '\n' | sed 's/^ *//; s/[ (|].*//' | paste -sd,; }
 dpkg-deb -f "$package" Depends | grep -q libyaml-cpp || fail "does not depend on the libraries it is linked with"
 dpkg-deb -f "$development" Depends | grep -q libeigen3-dev || fail "libdtfm-dev does not depend on the headers it includes"
-timeout 300 debootstrap --variant=minbase --include="$(needs "$package")" "$VERSION_CODENAME" "$clean" "$mirror" >"$scratch/log" 2>&1 ||
-  skip "debootstrap: $(tail -1 "$scratch/log")"
+make_clean "$(needs "$package")"
 find "$clean" -xdev | sort >"$scratch/before"
 
-in_clean() { chroot "$clean" /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin "$@"; }
 cp "$package" "$clean/dtfm.deb"
 in_clean dpkg -i /dtfm.deb >"$scratch/log" 2>&1 || fail "dpkg -i: $(cat "$scratch/log")"
 in_clean dtfm-plan /usr/share/dtfm/topologies/regional.yaml --evaluations 100 --quiet -o /tmp/plan.json >"$scratch/out"
