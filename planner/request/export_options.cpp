@@ -87,6 +87,7 @@ exporter::ExportChoices bundle_choices(const ExportOptions& options, RankOrder o
 }
 
 exporter::ExportBundle read_bundle(const ExportOptions& options, RankOrder order) {
+  if (options.plan.value) io::ReadLog::note(options.plan.name, "");
   const io::NamedFile plan{options.plan.name,
                            options.plan.value ? *options.plan.value : io::read_plan_text(options.plan.name)};
   std::optional<Job> job;

@@ -5,16 +5,19 @@
 #include "core/base/error.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
+#include "core/io/text/read_log.hpp"
 #include "core/io/text/text_file.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm::request {
 
 Shared<Topology> read(const TopologyInput& input) {
+  if (input.value) io::ReadLog::note(input.name, "");
   return input.value ? *input.value : Shared(io::read_topology(input.name));
 }
 
 Job read(const JobInput& input) {
+  if (input.value) io::ReadLog::note(input.name, "");
   return input.value ? *input.value : io::read_job(input.name);
 }
 

@@ -59,7 +59,8 @@ std::string file_of(const std::optional<Input<T>>& input) {
   return input ? file_of(*input) : "";
 }
 
-/// The value, or that of the file. Throws Error as the reader of the file does.
+/// The value, or that of the file. Throws Error as the reader of the file does. A value counts as read from
+/// the file of its name (core/io/text/read_log.hpp), from which it may have been read before.
 Shared<Topology> read(const TopologyInput& input);
 Job read(const JobInput& input);
 /// `ranks`: the device of each rank of a Megatron-LM plan; only for a plan in a file.

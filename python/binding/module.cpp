@@ -155,6 +155,7 @@ PlanResult run_plan(const Arguments& arguments, const std::optional<Progressed>&
   Call call(declare_plan);
   set_options(call.list, arguments);
   check_plan_options(call.list, call.options);
+  call.options.work.threads = usable_threads(call.options.work.threads);
   return run_released(progress, [&](const RunningWork& running) {
     request::PlanTask task = read_plan_task(call.options);
     auto& common = task.request.options.common;
@@ -183,6 +184,7 @@ SimulationResult run_simulate(const Arguments& arguments, const std::optional<Pr
   Call call(declare_simulate);
   set_options(call.list, arguments);
   check_simulate_options(call.list, call.options);
+  call.options.work.threads = usable_threads(call.options.work.threads);
   return run_released(progress, [&](const RunningWork& running) {
     SimulationResult made{read_simulate_request(call.options), {}};
     made.request.work.stop = running.stop();
@@ -216,6 +218,7 @@ ComparisonResult run_compare(const Arguments& arguments, const std::optional<Pro
   Call call(declare_compare);
   set_options(call.list, arguments);
   check_compare_options(call.list, call.options);
+  call.options.work.threads = usable_threads(call.options.work.threads);
   return run_released(progress, [&](const RunningWork& running) {
     ComparisonResult made{read_compare_request(call.options), {}};
     made.request.work.stop = running.stop();
@@ -252,6 +255,7 @@ CalibrationResult run_calibrate(const Arguments& arguments, const std::optional<
   Call call(declare_calibrate);
   set_options(call.list, arguments);
   check_calibrate_options(call.options);
+  call.options.work.threads = usable_threads(call.options.work.threads);
   return run_released(progress, [&](const RunningWork& running) {
     CalibrationResult made{read_calibrate_request(call.options), {}};
     made.request.work.stop = running.stop();
@@ -460,6 +464,7 @@ void bind_results(nb::module_& module) {
 
 NB_MODULE(_core, module) {
   using namespace dtfm::python;
+  watch_forks();
   module.attr("__version__") = DTFM_VERSION;
   translate_exceptions(module);
   bind_inputs(module);

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <pthread.h>
+
 #include <nanobind/stl/string.h>
 
 namespace nb = nanobind;
@@ -12,6 +14,8 @@ namespace {
 // Of the process, as the interpreter is.
 std::atomic<int> running_works = 0;
 std::atomic<bool> interpreter_ends = false;
+// A child that fork made of a process with threads of OpenMP has none of them, and would wait for them.
+std::atomic<bool> is_forked = false;
 
 }  // namespace
 
@@ -21,6 +25,17 @@ RunningWork::RunningWork(const std::optional<Progressed>& progress) : progress_(
 
 RunningWork::~RunningWork() {
   --running_works;
+}
+
+void watch_forks() {
+  pthread_atfork(nullptr, nullptr, [] {
+    is_forked = true;
+    running_works = 0;
+  });
+}
+
+int usable_threads(int threads) {
+  return is_forked ? 1 : threads;
 }
 
 void end_all_work() {

@@ -48,6 +48,11 @@ class RunningWork {
   mutable std::optional<nanobind::python_error> raised_;
 };
 
+/// From this call on, work in a child process that fork makes uses one thread.
+void watch_forks();
+/// The number of threads for work that may use `threads`. It does not change results.
+int usable_threads(int threads);
+
 /// Ends all work of other threads and waits for it, because a thread that asks for the lock of an interpreter
 /// that has ended aborts the process. To be called when the interpreter exits, with its lock.
 void end_all_work();

@@ -1,9 +1,10 @@
 """Trains a plan with the PyTorch runtime on machines that fail: replans for those that remain, and resumes.
 
-An agent starts the ranks of its machine, as torchrun's does: a process of its own outlives ranks whose communication
-library waits for dead peers. Agents share a folder and no connection:
+An agent starts and supervises the ranks of one machine, as torchrun's does. It is a separate process, because a rank may
+hang in its communication library, waiting for dead peers. Agents communicate only through a shared folder:
 
-    agents/AGENT            which agents take part; AGENT.left: one that ended before the training
+    agents/AGENT            which agents take part
+    left/AGENT              which of them ended before the training
     attempt-N/              the exported plan, attempt.json, log.jsonl, and the output of each rank
     attempt-N/ended/AGENT   how the ranks of an agent have ended
     checkpoints/
@@ -15,6 +16,7 @@ they know of different failures; the search is deterministic, so that they usual
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import logging
@@ -36,7 +38,7 @@ from urllib.parse import quote
 from dtfm_runtime.errors import DONE, INTERRUPTED, PEER_FAILED
 
 from dtfm.errors import InfeasibleError, InputError
-from dtfm.inputs import Topology, plain
+from dtfm.inputs import Topology, path_text, plain
 from dtfm.progress import shown
 from dtfm.requests import export, replan
 from dtfm.results import Plan
@@ -44,10 +46,23 @@ from dtfm.results import Plan
 log = logging.getLogger(__name__)
 
 POLL_S = 0.05
-REPORT_S = 5.0  # how much later than its ranks an agent may report
-OF_TRAIN = ("program", "log", "resume", "single", "profile", "shape", "gpu", "micro_batches", "precision")
+TERMINATION_S = 5.0  # for ranks to end after SIGTERM
+START_S = 30.0  # for a rank to load PyTorch, before it waits for the others
+REPORT_S = TERMINATION_S + 10.0  # how much later than its ranks an agent may report
+RESERVED_OPTIONS = (
+    "help",
+    "program",
+    "log",
+    "resume",
+    "single",
+    "profile",
+    "shape",
+    "gpu",
+    "micro_batches",
+    "precision",
+)
 
-# A rank ends when its agent does, of which the end of its standard input tells.
+# A rank terminates when its agent does: it then reads the end of its standard input.
 RANK = """
 import os, runpy, signal, sys, threading
 
@@ -61,8 +76,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+class _OvertakenError(Exception):
+    """Another agent has published the next attempt."""
+
+
 class TrainingError(RuntimeError):
-    """The training cannot go on: an exception in a rank, or more failures than `max_restarts`."""
+    """The training cannot continue: a rank raised an exception, or more failures than `max_restarts`."""
 
 
 @dataclass
@@ -117,7 +136,7 @@ def train(
     folder: str | os.PathLike,
     *,
     host: str | None = None,
-    hosts: Mapping[str, str] | None = None,
+    hosts: Mapping[str, str] | str | os.PathLike | None = None,
     steps: int = 100,
     checkpoint_dir: str | os.PathLike | None = None,
     checkpoint_every: int = 10,
@@ -140,7 +159,7 @@ def train(
     Args:
         folder: a new folder, which all machines share.
         host: the machine of this agent, as in the topology's devices.
-        hosts: addresses by machine; by default their names.
+        hosts: addresses by machine, as a dict or a file with lines `MACHINE ADDRESS`; by default their names.
         checkpoint_dir: folder of the checkpoints, which all machines share; resumed from if it has one of the model.
             By default in `folder`.
         max_restarts: failures that are survived.
@@ -161,16 +180,16 @@ def train(
     with shown(progress) as callback:
         agent = _Agent(
             topology=topology if isinstance(topology, Topology) else Topology(topology),
-            folder=Path(folder),
+            folder=Path(path_text(folder, "folder")),
             host=host,
-            hosts=hosts,
-            steps=steps,
-            checkpoint_dir=Path(checkpoint_dir or Path(folder) / "checkpoints"),
-            checkpoint_every=checkpoint_every,
+            hosts=hosts if hosts is None or isinstance(hosts, Mapping) else _addresses(path_text(hosts, "hosts")),
+            steps=_whole("steps", steps, 1),
+            checkpoint_dir=Path(path_text(checkpoint_dir or Path(folder) / "checkpoints", "checkpoint_dir")),
+            checkpoint_every=_whole("checkpoint_every", checkpoint_every, 1),
             max_restarts=_whole("max_restarts", max_restarts, 0),
             min_devices=_whole("min_devices", min_devices, 1),
-            replanning={"target": "pytorch", **(replanning or {})},
-            port=port,
+            replanning={"target": "pytorch", **_replanning(replanning)},
+            port=None if port is None else _whole("port", port, 1, 65534),
             timeout=_seconds("timeout", timeout),
             start_timeout=_seconds("start_timeout", start_timeout),
             options=options,
@@ -196,6 +215,7 @@ class _Agent:
     start_timeout: float
     options: dict[str, Any]
     callback: Any
+    run: dict[str, Any] = field(default_factory=dict)  # tells it from others
     events: list[dict[str, Any]] = field(default_factory=list)
     steps_done: int = 0
 
@@ -213,6 +233,8 @@ class _Agent:
 
     def train(self, plan: Plan) -> Training:
         self._check(plan)
+        self.run = {"plan": hashlib.sha256(plan.to_json().encode()).hexdigest(), "topology": self.topology.fingerprint}
+        self.run["one_agent"] = self.host is None
         self._join()
         try:
             return self._train(plan)
@@ -228,6 +250,8 @@ class _Agent:
             self._check_host(attempt)
             self._wait_for_agents(attempt)
             gone = self._agents_of(attempt) & self._left()
+            if gone and number == 0:
+                raise TrainingError(f"the agent of {self._machines(gone)} has ended: start all again, in a new folder")
             report = _Report(lost=self._devices_of(gone)) if gone else self._run(attempt)
             if report.is_done:
                 self._tell(logging.INFO, f"done: {self.steps} steps", what="done")
@@ -239,7 +263,10 @@ class _Agent:
         """Reports a wrong argument now, and not after a failure."""
         if not plan.is_feasible:
             raise InfeasibleError("the plan does not fit in memory: " + "; ".join(plan.notes))
-        replan(self.topology, plan, **{**self.replanning, "evaluations": 1})
+        # Quickly, but with the values that are given.
+        least = {"evaluations": 1} if "time_limit" in self.replanning else {"time_limit": 0.01}
+        if replan(self.topology, plan, **{**self.replanning, **least}).is_interrupted:
+            raise KeyboardInterrupt
         with tempfile.TemporaryDirectory() as folder:
             self._export(plan, self.topology, Path(folder))
 
@@ -253,25 +280,29 @@ class _Agent:
         export(plan, ["pytorch"], folder, topology=topology, hosts=hosts)
 
     def _join(self) -> None:
-        """Makes this agent's file, which tells an earlier run's folder from that of this one."""
+        """Makes this agent's file. A folder in which it exists, or another plan, is that of an earlier run."""
+        contains_run = InputError("folder", f"{self.folder} already contains a run: name a new folder")
+        if self._newest() is not None and self._facts(0).get("run") != self.run:
+            raise contains_run
         try:
-            (self.folder / "agents").mkdir(parents=True, exist_ok=True)
+            for part in ("agents", "left"):
+                (self.folder / part).mkdir(parents=True, exist_ok=True)
             (self.folder / "agents" / self.name).touch(exist_ok=False)
         except FileExistsError:
-            raise InputError("folder", f"{self.folder} belongs to another run: name a new one") from None
+            raise contains_run from None
         except OSError as error:
             raise InputError("folder", f"{self.folder} cannot be written: {error.strerror}") from None
 
     def _leave(self) -> None:
         """Others need not wait for this agent."""
         with suppress(OSError):
-            (self.folder / "agents" / f"{self.name}.left").touch()
+            (self.folder / "left" / self.name).touch()
 
     def _joined(self) -> set[str]:
         return set(os.listdir(self.folder / "agents"))
 
     def _left(self) -> set[str]:
-        return {name.removesuffix(".left") for name in self._joined() if name.endswith(".left")}
+        return set(os.listdir(self.folder / "left"))
 
     def _newest(self) -> int | None:
         numbers = itertools.takewhile(lambda number: self._folder_of(number).exists(), itertools.count())
@@ -286,7 +317,7 @@ class _Agent:
         shutil.rmtree(part, ignore_errors=True)
         self._export(plan, self.topology.without(lost), part)
         (part / "ended").mkdir()
-        (part / "attempt.json").write_text(json.dumps({"lost": lost}), encoding="utf-8")
+        (part / "attempt.json").write_text(json.dumps({"lost": lost, "run": self.run}), encoding="utf-8")
         try:
             part.rename(self._folder_of(number))
         except OSError:
@@ -294,29 +325,37 @@ class _Agent:
                 raise
             shutil.rmtree(part)
 
+    def _facts(self, number: int) -> dict[str, Any]:
+        return json.loads((self._folder_of(number) / "attempt.json").read_text(encoding="utf-8"))
+
     def _read(self, number: int) -> _Attempt:
         folder = self._folder_of(number)
         ranks = json.loads((folder / "program.json").read_text(encoding="utf-8"))["ranks"]
-        lost = json.loads((folder / "attempt.json").read_text(encoding="utf-8"))["lost"]
+        lost = self._facts(number)["lost"]
         devices = [self.device_of[rank["device"]] for rank in ranks]
         return _Attempt(number, folder, Plan(folder / "plan.json"), lost, devices, [rank["host"] for rank in ranks])
 
     def _check_host(self, attempt: _Attempt) -> None:
         if self.host is not None and set(self._devices_of({self.name})) <= set(attempt.lost):
-            raise TrainingError(f"all devices of {self.host} have failed; the others go on without it")
+            raise TrainingError(f"all devices of {self.host} have failed; the other machines continue without it")
 
     def _wait_for_agents(self, attempt: _Attempt) -> None:
         end = time.monotonic() + self.start_timeout
         while missing := self._agents_of(attempt) - self._joined():
             if time.monotonic() > end:
-                names = ", ".join(sorted(missing))
-                raise TrainingError(f"not started within {self.start_timeout:.3g} s: {names}: start train there, too")
+                raise TrainingError(
+                    f"no agent started within {self.start_timeout:.3g} s on {self._machines(missing)}: call train there, too, or raise "
+                    "start_timeout"
+                )
             time.sleep(POLL_S)
 
     def _agents_of(self, attempt: _Attempt) -> set[str]:
         if self.host is None:
             return {self.name}
         return {_file_name(self.host_of[device]) for device in attempt.devices}
+
+    def _machines(self, agents: set[str]) -> str:
+        return ", ".join(sorted(it for it in set(self.host_of.values()) if _file_name(it) in agents))
 
     def _devices_of(self, agents: set[str]) -> list[str]:
         return [device for device, machine in self.host_of.items() if _file_name(machine) in agents]
@@ -328,27 +367,39 @@ class _Agent:
         what = f"{', '.join(new)} failed" if new else "a connection was lost"
         self._tell(logging.WARNING, what, what="failure", attempt=attempt.number, lost=new)
         if attempt.number >= self.max_restarts:
-            raise TrainingError(f"{what} after {attempt.number} restarts: raise max_restarts to continue")
+            raise TrainingError(
+                f"{what} after {attempt.number} restarts: resume in a new folder, with a larger max_restarts and "
+                f"checkpoint_dir={str(self.checkpoint_dir)!r}"
+            )
         lost, plan = [*attempt.lost, *new], attempt.plan
         if new:
             if self.host is not None:
                 present = self._devices_of(self._joined() - self._left())
                 lost += [it for it in self.host_of if it not in {*lost, *present}]
-            plan = self._replan(plan, lost)
+            try:
+                plan = self._replan(plan, lost, attempt.number + 1)
+            except _OvertakenError:
+                return
         self._publish(attempt.number + 1, plan, lost)
 
-    def _replan(self, running: Plan, lost: list[str]) -> Plan:
+    def _replan(self, running: Plan, lost: list[str], number: int) -> Plan:
+        """Raises _OvertakenError once another agent has published attempt `number`."""
+
+        def on_progress(facts: dict[str, Any]) -> None:
+            if self._folder_of(number).exists():
+                raise _OvertakenError
+
         begin, remaining = time.monotonic(), len(self.host_of) - len(lost)
         if remaining < self.min_devices:
-            raise InfeasibleError(f"{remaining} devices remain, and min_devices is {self.min_devices}")
+            raise InfeasibleError(f"fewer devices remain ({remaining}) than min_devices ({self.min_devices})")
         try:
-            plan = replan(self.topology.without(lost), running, progress=self.callback, **self.replanning)
+            plan = replan(self.topology.without(lost), running, progress=on_progress, **self.replanning)
         except InputError as error:
-            raise InfeasibleError(f"the {remaining} devices that remain cannot run the job: {error}") from error
+            raise InfeasibleError(f"the remaining devices ({remaining}) cannot run the job: {error}") from error
         if plan.is_interrupted:
             raise KeyboardInterrupt
         if not plan.is_feasible:
-            raise InfeasibleError(f"no plan fits the {remaining} devices that remain: " + "; ".join(plan.notes))
+            raise InfeasibleError(f"no plan fits the remaining devices ({remaining}): " + "; ".join(plan.notes))
         seconds = time.monotonic() - begin
         text = f"replanned for {remaining} devices in {seconds:.1f} s: {plan}"
         self._tell(
@@ -397,7 +448,7 @@ class _Agent:
             for process in processes.values():
                 process.stdin.close()
                 process.terminate()
-            end = time.monotonic() + min(5.0, self.timeout)
+            end = time.monotonic() + TERMINATION_S
             for process in processes.values():
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(max(0, end - time.monotonic()))
@@ -411,11 +462,12 @@ class _Agent:
             "WORLD_SIZE": len(attempt.devices),
             "MASTER_ADDR": "127.0.0.1" if self.host is None else attempt.addresses[0],
             "MASTER_PORT": port,
-            "LOCAL_RANK": rank if self.host is None else gpu,
+            # Without `host`, this machine stands for all that the topology has.
+            "LOCAL_RANK": rank if self.host is None and len(set(self.host_of.values())) > 1 else gpu,
         }
         command = [sys.executable, "-c", RANK, str(attempt.folder / "train.py"), "--steps", str(self.steps)]
         command += ["--timeout", f"{self.timeout:g}", "--log", str(attempt.folder / "log.jsonl")]
-        if "emulate_compute" not in self.options:  # which trains nothing that could be kept
+        if not self.options.get("emulate_compute"):  # which trains nothing that could be kept
             command += ["--checkpoint-dir", str(self.checkpoint_dir), "--resume"]
             command += ["--checkpoint-every", str(self.checkpoint_every)]
         with open(self._output(attempt, rank), "wb") as output:
@@ -432,8 +484,8 @@ class _Agent:
         return attempt.folder / f"rank-{rank}.txt"
 
     def _wait(self, attempt: _Attempt, processes: dict[int, subprocess.Popen]) -> _Report:
-        """Until all have ended. After a failure anywhere, those that do not end within the time limit have failed, too:
-        they are suspended, or hang in a way that their watchdog does not notice."""
+        """Until all have ended. After a failure anywhere, those that do not end in time have failed, too: they are
+        suspended, or hang in a way that their watchdog does not notice."""
         end, iterations = float("inf"), _LogReader(attempt.folder)
         codes: dict[int, int | None] = {}
         while time.monotonic() < end:
@@ -441,7 +493,7 @@ class _Agent:
             if None not in codes.values():
                 break
             if end == float("inf") and (any(codes.values()) or self._has_failed(attempt)):
-                end = time.monotonic() + self.timeout
+                end = time.monotonic() + self._grace_s(attempt)
             self._show_iterations(iterations.new_rows())
             time.sleep(POLL_S)
         self._show_iterations(iterations.new_rows())
@@ -452,6 +504,11 @@ class _Agent:
             elif code not in (DONE, PEER_FAILED) and not report.problem:
                 report.problem, report.is_input = self._last_line(attempt, rank), code == 2
         return report
+
+    def _grace_s(self, attempt: _Attempt) -> float:
+        """How long after a failure the other ranks may need to notice it and end. Those that still start, longer."""
+        log = attempt.folder / "log.jsonl"
+        return self.timeout if log.exists() and log.stat().st_size > 0 else START_S + 2 * self.timeout
 
     def _last_line(self, attempt: _Attempt, rank: int) -> str:
         """What a rank said at its end."""
@@ -489,7 +546,7 @@ class _Agent:
             if not missing or self._folder_of(attempt.number + 1).exists() or time.monotonic() > end:
                 return reports
             if end == float("inf") and self._has_failed(attempt):
-                end = time.monotonic() + self.timeout + REPORT_S
+                end = time.monotonic() + self._grace_s(attempt) + REPORT_S
             time.sleep(POLL_S)
 
     # -------------------------------------------------------------------------------------------------- events
@@ -534,10 +591,18 @@ def _free_port() -> int:
             return first.getsockname()[1]
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(name, f"expected a whole number from {least}; found {value!r}")
+def _whole(name: str, value: Any, minimum: int, maximum: int = 10**9) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise InputError(name, f"expected a whole number from {minimum} to {maximum}; found {value!r}")
     return value
+
+
+def _replanning(options: Any) -> Mapping[str, Any]:
+    if options is not None and not isinstance(options, Mapping):
+        raise InputError("replanning", f"expected a dict; found {type(options).__name__}")
+    if options and "progress" in options:
+        raise InputError("replanning", "cannot contain progress: train() passes its own")
+    return options or {}
 
 
 def _seconds(name: str, value: Any) -> float:
@@ -549,8 +614,8 @@ def _seconds(name: str, value: Any) -> float:
 def _train_arguments(options: Mapping[str, Any]) -> list[str]:
     arguments = []
     for name, value in options.items():
-        if name in OF_TRAIN:
-            raise InputError(name, "is not an option of train(), which sets it or does not need it")
+        if name in RESERVED_OPTIONS:
+            raise InputError(name, "cannot be passed to train(), which sets it or does not need it")
         if value is None or value is False:
             continue
         arguments.append(f"--{name.replace('_', '-')}")
@@ -586,17 +651,36 @@ def _arguments(words: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("topology", help="devices and links (YAML)")
     parser.add_argument("plan", help="plan file")
     parser.add_argument("folder", help="new folder, which all machines share")
-    parser.add_argument("--steps", type=int, default=100, metavar="N", help="iterations [100]")
+    parser.add_argument("--steps", type=int, default=100, metavar="N", help="number of iterations [100]")
     parser.add_argument("--host", metavar="MACHINE", help="start the ranks of this machine only [all ranks]")
-    parser.add_argument("--hosts", metavar="FILE", help="addresses: lines MACHINE ADDRESS [the machines' names]")
+    parser.add_argument("--hosts", metavar="FILE", help="lines MACHINE ADDRESS [the machines' names]")
     parser.add_argument("--checkpoint-dir", metavar="FOLDER", help="shared by all machines [FOLDER/checkpoints]")
-    parser.add_argument("--checkpoint-every", type=int, default=10, metavar="N", help="iterations [10]")
-    parser.add_argument("--max-restarts", type=int, default=3, metavar="N", help="failures that are survived [3]")
-    parser.add_argument("--min-devices", type=int, default=1, metavar="N", help="end if fewer remain [1]")
-    parser.add_argument("--replanning", action="append", default=[], metavar="NAME=VALUE", help="option of dtfm-plan")
-    parser.add_argument("--port", type=int, metavar="N", help="of rank 0; the next one is used, too [29500]")
-    parser.add_argument("--timeout", type=float, default=60, metavar="S", help="a rank silent for S s failed [60]")
-    parser.add_argument("--start-timeout", type=float, default=300, metavar="S", help="wait for machines [300]")
+    parser.add_argument(
+        "--checkpoint-every", type=int, default=10, metavar="N", help="write a checkpoint every N iterations [10]"
+    )
+    parser.add_argument(
+        "--max-restarts", type=int, default=3, metavar="N", help="restarts before the training aborts [3]"
+    )
+    parser.add_argument("--min-devices", type=int, default=1, metavar="N", help="abort if fewer devices remain [1]")
+    parser.add_argument(
+        "--replanning",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="argument of dtfm.replan; may be repeated",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        metavar="N",
+        help="port of rank 0; the next one must be free, too [29500; without --host, free ones]",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60, metavar="S", help="after which a silent rank counts as failed [60]"
+    )
+    parser.add_argument(
+        "--start-timeout", type=float, default=300, metavar="S", help="to wait for the agents of other machines [300]"
+    )
     return parser.parse_args(words[:split]), words[split + 1 :]
 
 
@@ -631,5 +715,8 @@ def main(words: list[str] | None = None) -> int:
         print(f"dtfm.runtime: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 3 if isinstance(error, InfeasibleError) else 1
     except KeyboardInterrupt:
-        print("dtfm.runtime: interrupted; the last checkpoint is unchanged", file=sys.stderr)
+        print(
+            "dtfm.runtime: interrupted; to resume, name a new folder and these checkpoints (--checkpoint-dir)",
+            file=sys.stderr,
+        )
         return INTERRUPTED

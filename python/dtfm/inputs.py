@@ -26,9 +26,10 @@ def unicode_text(text: str, where: str) -> str:
 
 
 def path_text(path: str | os.PathLike, where: str) -> str:
-    name = os.fspath(path)
-    if not isinstance(name, str):
-        raise InputError(where, f"expected a string as path; found {type(name).__name__}")
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(name := os.fspath(path), str):
+        raise InputError(where, f"expected a string as path; found {type(path).__name__}")
+    if not name or "\0" in name:
+        raise InputError(where, f"expected the name of a file; found {name!r}")
     return unicode_text(name, where)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,19 +17,27 @@ from dtfm.inputs import Job, plain
 from dtfm.results import Plan
 
 
-def _file_of(kind: type, value: Any, where: str, folder: Path, names: dict[int, str]) -> str:
+def _is_missing(value: Any) -> bool:
+    """As in a table: nothing, "-", or what is not a number."""
+    return math.isnan(value) if isinstance(value, float) else value in (None, "", "-")
+
+
+def _file_of(kind: type, value: Any, where: str, folder: Path, names: dict[int, tuple[str, str]]) -> str:
     """Writes a plan or job, once for all rows that have the same object, and returns its name."""
     if id(value) not in names:
         try:
             document = value if isinstance(value, kind) else kind(value)
         except InputError as error:
             raise InputError(where, str(error)) from None
-        names[id(value)] = f"{kind.__name__.lower()}-{len(names) + 1}.json"
-        (folder / names[id(value)]).write_text(document.to_json(), encoding="utf-8")
-    return names[id(value)]
+        name = f"{kind.__name__.lower()}-{len(names) + 1}.json"
+        names[id(value)] = name, where
+        (folder / name).write_text(document.to_json(), encoding="utf-8")
+    return names[id(value)][0]
 
 
-def _cell(column: str, value: Any, where: str, folder: Path, names: dict[int, str]) -> str:
+def _cell(column: str, value: Any, where: str, folder: Path, names: dict[int, tuple[str, str]]) -> str:
+    if isinstance(value, (float, str, type(None))) and _is_missing(value):
+        return ""
     if column == "plan":
         return _file_of(Plan, value, where, folder, names)
     if column == "job":
@@ -38,7 +47,9 @@ def _cell(column: str, value: Any, where: str, folder: Path, names: dict[int, st
     text = plain(value, where)
     if isinstance(text, (dict, list, bool)):
         raise InputError(where, f"expected a string or a number; found {type(value).__name__}")
-    return "" if text is None else str(text)
+    if re.search(r'[,"\r\n]', str(text)):
+        raise InputError(where, "must not contain commas, quotes or line ends")
+    return str(text)
 
 
 @contextmanager
@@ -47,7 +58,7 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
     line are raised as errors of its row."""
     rows = list(rows)
     with tempfile.TemporaryDirectory(prefix="dtfm-") as name:
-        folder, names = Path(name), {}
+        folder, names = Path(name), dict[int, tuple[str, str]]()
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise InputError(f"runs[{i}]", f"expected a dict; found {type(row).__name__}")
@@ -65,7 +76,10 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
         try:
             yield path
         except InputError as error:
-            if not error.where.startswith(str(path)):
+            if not error.where.startswith(name):
                 raise
             row = f"runs[{error.line - 2}]" if error.line and error.line > 1 else "runs"
-            raise InputError(row, re.sub(re.escape(name) + "/", "", error.problem)) from None
+            given = {str(folder / file): where for file, where in names.values()}
+            file = next((file for file in given if error.where.startswith(file)), None)
+            where = given[file] + error.where[len(file) :] if file else row
+            raise InputError(where, error.problem.replace(f"{name}/", "")) from None

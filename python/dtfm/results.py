@@ -85,6 +85,14 @@ class _Document:
         """What the user should know besides the numbers."""
         return list(self._dict.get("warnings", [])) + list(self._dict.get("notes", []))
 
+    def __copy__(self) -> Any:
+        copy = type(self).__new__(type(self))
+        vars(copy).update((name, value) for name, value in vars(self).items() if name != "_dict")
+        return copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.__copy__()  # what the library has does not change
+
     def __reduce__(self) -> tuple:
         core = self._core
         parts = _Pickled(
@@ -145,7 +153,10 @@ class _Result(_Document):
         """The page in a frame or, without one and for very large ones, a table."""
         page = self._core.report() if hasattr(self._core, "report") else None
         if page is None or len(page) > _MAX_NOTEBOOK_PAGE:
-            return super()._repr_html_()
+            try:
+                return super()._repr_html_()
+            except InputError:  # a plan from a file that is not valid
+                return html.escape(repr(self))
         source = page.replace("&", "&amp;").replace("'", "&#39;")
         return f"<iframe sandbox='allow-scripts' style='width:100%;height:800px;border:0' srcdoc='{source}'></iframe>"
 
@@ -254,7 +265,7 @@ class Plan(_Result):
             time, count, stages, is_feasible = self.iteration_time_s, len(self.pipelines), self.stages, self.is_feasible
         except InputError:
             return "Plan(not valid, or not in JSON)"
-        text = f"Plan({count} pipelines of {stages} stages"
+        text = f"Plan({count} pipeline{'s' * (count != 1)} of {stages} stage{'s' * (stages != 1)}"
         text += f", {time:.4g} s per iteration" if time else ""
         return text + (")" if is_feasible else ", infeasible)")
 
@@ -406,8 +417,11 @@ class Export:
 
 
 def _write(path: str | os.PathLike, text: str) -> None:
-    """Writes a file, which appears whole or not at all."""
-    target = Path(path)
+    """Writes a file, which appears whole or not at all. A device or a pipe is written to."""
+    target = Path(path_text(path, "path"))
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         partial.write_text(text, encoding="utf-8")

@@ -1,4 +1,5 @@
-"""Trainings that lose ranks and machines, which processes of this one emulate, end with the loss of one that does not."""
+"""A training that survives failed ranks and machines ends with the loss of one without failures. Local processes stand
+for the machines."""
 
 import contextlib
 import importlib.util
@@ -95,20 +96,33 @@ class TestOneMachine(Test):
         self.assertRegex(self.log, rf"{first[1]} failed\n.*replanned for 3 devices in .*\n.*attempt 1: 3 of 3 ranks")
         self.check(run)
 
+    def test_a_rank_that_fails_while_the_others_start_loses_only_its_device(self):
+        topology = dtfm.Topology(lab()).without(["b/1"])
+        plan = dtfm.plan(topology, job=JOB, **SEARCH)
+
+        def kill(event: dict) -> None:
+            if event["what"] == "start" and event["attempt"] == 0:
+                os.kill(event["pids"][1], signal.SIGKILL)
+
+        run = self.train(topology, plan, steps=2, timeout=5, progress=kill)
+        self.assertEqual((run.restarts, len(run.lost)), (1, 1))
+
     def test_no_plan_fits_what_remains(self):
         # A process needs 3.5 GB by itself. Two devices have room for half of the model each, and one not for all of it.
         topology = dtfm.Topology(lab("3500.8 MB")).without(["b/0", "b/1"])
         plan = dtfm.plan(topology, job=JOB, **SEARCH)
         self.assertTrue(plan.is_feasible)
-        with self.assertRaisesRegex(dtfm.InfeasibleError, "no plan fits the 1 devices that remain: "):
+        with self.assertRaisesRegex(dtfm.InfeasibleError, r"no plan fits the remaining devices \(1\): "):
             self.train(topology, plan, progress=Kill((1, 4)))
 
     def test_too_many_failures(self):
         topology = dtfm.Topology(lab()).without(["b/0", "b/1"])
         plan = dtfm.plan(topology, job=JOB, **SEARCH)
-        with self.assertRaisesRegex(dtfm.TrainingError, "failed after 0 restarts: raise max_restarts to continue"):
+        with self.assertRaisesRegex(
+            dtfm.TrainingError, "failed after 0 restarts: resume in a new folder, with a larger max_restarts and"
+        ):
             self.train(topology, plan, progress=Kill((1, 0)), max_restarts=0)
-        with self.assertRaisesRegex(dtfm.InputError, "belongs to another run: name a new one"):
+        with self.assertRaisesRegex(dtfm.InputError, "already contains a run: name a new folder"):
             dtfm.train(topology, plan, self.folder)
 
     def test_errors_of_ranks(self):
@@ -132,7 +146,7 @@ import dtfm.elastic, sys
 original = dtfm.elastic.replan
 
 def replan(topology, running, **options):
-    if options["evaluations"] != 1:  # the first call only checks the arguments
+    if options.get("progress"):  # the first call only checks the arguments
         raise MemoryError("while replanning")
     return original(topology, running, **options)
 
@@ -196,12 +210,19 @@ class TestArguments(Test):
         plan = dtfm.plan(topology, job=JOB, **SEARCH)
         cases = {
             "host: the topology has no machine 'c'; it has a/0, a/1, b/0, b/1": {"host": "c"},
-            "max_restarts: expected a whole number from 0; found -1": {"max_restarts": -1},
-            "min_devices: expected a whole number from 1; found 1.5": {"min_devices": 1.5},
+            "max_restarts: expected a whole number from 0 to 1000000000; found -1": {"max_restarts": -1},
+            "min_devices: expected a whole number from 1 to 1000000000; found 1.5": {"min_devices": 1.5},
             "timeout: expected seconds, at least 1; found 'soon'": {"timeout": "soon"},
-            "resume: is not an option of train": {"resume": True},
+            "resume: cannot be passed to train": {"resume": True},
             "lr: must be finite; found inf": {"lr": float("inf")},
             "unknown argument `horizn`": {"replanning": {"horizn": "6h"}},
+            "evaluations: expected a whole number": {"replanning": {"evaluations": "x"}},
+            "replanning: cannot contain progress": {"replanning": {"progress": print}},
+            "replanning: expected a dict; found int": {"replanning": 5},
+            "steps: expected a whole number": {"steps": "x"},
+            "port: expected a whole number from 1 to 65534; found 70000": {"port": 70000},
+            "missing: cannot be read": {"hosts": "missing"},
+            "help: cannot be passed to train": {"help": True},
         }
         for text, options in cases.items():
             with self.subTest(text), self.assertRaisesRegex(dtfm.InputError, text):

@@ -23,6 +23,7 @@ class TestRuns(unittest.TestCase):
         links = [{"within": "*", "latency": "1 ms", "bandwidth": "1 Gbps"}]
         topology = {"devices": [{"site": "a", "count": 2, "gpu": "T4"}], "links": links}
         plan = dtfm.plan(topology, evaluations=9)
+        elsewhere = dtfm.plan({**topology, "devices": [{"site": "b", "count": 2, "gpu": "T4"}]}, evaluations=9)
         row = {"plan": plan, "seconds": 9}
         for rows, where, problem in (
             ([row] * 4, "runs", "has 4 runs"),
@@ -31,6 +32,9 @@ class TestRuns(unittest.TestCase):
             ([row] * 5 + [{**row, "topology": "a.yaml"}], "runs[5].topology", "require a CSV file"),
             ([row] * 5 + [{**row, "seconds": {1: 2}}], "runs[5].seconds", "keys must be strings"),
             ([row] * 5 + [{**row, "plan": 3}], "runs[5].plan", "expected a path"),
+            ([row] * 5 + [{**row, "name": 'a",b'}], "runs[5].name", "must not contain commas"),
+            ([row] * 5 + [{**row, "plan": elsewhere}], "runs[5].plan", "the plan is for topology"),
+            ([row] * 4 + [{"plan": None, "seconds": float("nan"), "job": "-"}], "runs[4]", "expected a `seconds`"),
             ([3], "runs[0]", "expected a dict"),
             ({"plan": plan}, "runs", "expected a path, a string or a list of dicts"),
             (3, "runs", "expected a path, a string or a list of dicts"),
@@ -149,15 +153,15 @@ class TestTopology(unittest.TestCase):
             ([["x"]], "latency_s: expected an array of numbers: "),
             (
                 np.where(LATENCY == 0.02, np.nan, LATENCY),
-                r"latency_s\[2, 0\]: must be finite and at least zero; found nan",
+                r"latency_s\[2, 0\]: must be from 0 to 1000000000; found nan",
             ),
-            (-LATENCY, r"latency_s\[1, 0\]: must be finite and at least zero; found -0.001"),
+            (-LATENCY, r"latency_s\[1, 0\]: must be from 0 to 1000000000; found -0.001"),
             (LATENCY * 1j, "latency_s: "),
             (LATENCY > 0, "latency_s: expected an array of numbers: found bool"),
         ]:
             with self.subTest(message), self.assertRaisesRegex(dtfm.InputError, message):
                 dtfm.Topology(DEVICES, latency_s=latency, bandwidth_bps=BANDWIDTH)
-        with self.assertRaisesRegex(dtfm.InputError, r"bandwidth_bps\[1, 0\]: must be finite and above zero; found 0"):
+        with self.assertRaisesRegex(dtfm.InputError, r"bandwidth_bps\[1, 0\]: must be from 0.001 to 1e\+18; found 0"):
             dtfm.Topology(DEVICES, latency_s=LATENCY, bandwidth_bps=BANDWIDTH * 0)
         with self.assertRaisesRegex(dtfm.InputError, "must be given together"):
             dtfm.Topology(DEVICES, latency_s=LATENCY)

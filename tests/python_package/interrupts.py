@@ -55,6 +55,13 @@ class TestInterrupts(unittest.TestCase):
                 timer.join()
         self.assertFalse(dtfm.plan(TOPOLOGY, evaluations=100).is_interrupted)
 
+    def test_calibration(self):
+        runs = [{"plan": PLAN, "seconds": seconds} for seconds in (9, 10, 11, 12, 13, 30)]
+        press = Press("share", 0)
+        with self.assertRaises(KeyboardInterrupt):
+            dtfm.calibrate(TOPOLOGY, runs, progress=press)
+        self.assertTrue(press.pressed)
+
     def test_what_a_callback_raises(self):
         def fail(facts):
             raise LookupError("of the callback")
@@ -78,6 +85,19 @@ for progress in (None, lambda facts: None):
 time.sleep(0.5)
 """
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_forked_process_plans(self):
+        script = f"""
+import dtfm, os, signal
+first = dtfm.plan({str(PATH)!r}, evaluations=100, threads=2)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(dtfm.plan({str(PATH)!r}, evaluations=100, threads=2).to_json() != first.to_json())
+raise SystemExit(os.waitpid(child, 0)[1])
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=90, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_threads(self):

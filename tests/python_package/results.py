@@ -3,6 +3,7 @@
 import concurrent.futures
 import copy
 import multiprocessing
+import os
 import pickle
 import sys
 import tempfile
@@ -32,6 +33,14 @@ class TestResults(unittest.TestCase):
             self.assertEqual([it.name for it in Path(folder).iterdir()], ["plan.json"])
             for source in (file, PLAN.to_json(), PLAN.to_dict(), PLAN):
                 self.assertEqual(dtfm.simulate(TOPOLOGY, source).to_json(), dtfm.simulate(TOPOLOGY, PLAN).to_json())
+
+    def test_saving_keeps_devices_and_pipes(self):
+        PLAN.save(os.devnull)
+        self.assertFalse(Path(os.devnull).is_file())
+        self.assertIn("not valid", dtfm.Plan({})._repr_html_())
+        for path in ("", "a\0b", 5, None):
+            with self.subTest(path=path), self.assertRaisesRegex(dtfm.InputError, "path: expected"):
+                PLAN.save(path)
 
     def test_results_can_be_pickled_and_copied(self):
         front = dtfm.plan(TOPOLOGY, pareto=True, evaluations=50)

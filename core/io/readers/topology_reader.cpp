@@ -12,6 +12,7 @@
 #include "core/io/text/csv_matrix.hpp"
 #include "core/io/text/named_file.hpp"
 #include "core/io/text/text_file.hpp"
+#include "core/io/text/units.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -67,9 +68,9 @@ Transport read_transport(const YamlValue& value) {
   return transport;
 }
 
-/// Throws Error unless all off-diagonal elements are finite and, if `may_be_zero`, at least 0, else above 0.
-void check_matrix(const Eigen::MatrixXd& matrix, const Topology& topology, const char* name,
-                  bool may_be_zero) {
+/// Throws Error unless all off-diagonal elements are within the limits.
+void check_matrix(const Eigen::MatrixXd& matrix, const Topology& topology, const char* name, double min_value,
+                  double max_value) {
   if (matrix.rows() != topology.size() || matrix.cols() != topology.size())
     throw Error(name,
                 fmt::format("expected {0} × {0} numbers, a row and a column per device; found {1} × {2}",
@@ -77,10 +78,9 @@ void check_matrix(const Eigen::MatrixXd& matrix, const Topology& topology, const
   for (Eigen::Index to = 0; to < matrix.cols(); ++to)
     for (Eigen::Index from = 0; from < matrix.rows(); ++from) {
       const double value = matrix(from, to);
-      if (from == to || (std::isfinite(value) && (may_be_zero ? value >= 0 : value > 0))) continue;
-      throw Error(
-          fmt::format("{}[{}, {}]", name, from, to),
-          fmt::format("must be finite and {} zero; found {}", may_be_zero ? "at least" : "above", value));
+      if (from == to || (value >= min_value && value <= max_value)) continue;
+      throw Error(fmt::format("{}[{}, {}]", name, from, to),
+                  fmt::format("must be from {} to {}; found {}", min_value, max_value, value));
     }
 }
 
@@ -95,8 +95,8 @@ void set_links(MeasuredLinks measured, Topology& topology) {
 }  // namespace
 
 void set_measured_links(Topology& topology, Eigen::MatrixXd latency_s, Eigen::MatrixXd bandwidth_bps) {
-  check_matrix(latency_s, topology, "latency_s", true);
-  check_matrix(bandwidth_bps, topology, "bandwidth_bps", false);
+  check_matrix(latency_s, topology, "latency_s", 0, max_time_s);
+  check_matrix(bandwidth_bps, topology, "bandwidth_bps", min_rate_bps, max_rate_bps);
   latency_s.diagonal().setZero();
   bandwidth_bps.diagonal().setZero();
   set_links({std::move(latency_s), std::move(bandwidth_bps)}, topology);

@@ -66,8 +66,9 @@ constexpr Unit price_units[] = {{"USD/h", 0}};
 constexpr Unit data_price_units[] = {
     {"USD/GB", -9}, {"USD/TB", -12}, {"USD/GiB", 0, 1 / gibi}, {"USD/TiB", 0, 1 / tebi}};
 
-constexpr Dimension time_dimension{"a time", "67 ms", time_units, 6, 1e-12, 1e9, "s"};  // 31 years
-constexpr Dimension rate_dimension{"a data rate", "0.79 Gbps", rate_units, 10, 1e-3, 1e18, "bps"};
+constexpr Dimension time_dimension{"a time", "67 ms", time_units, 6, 1e-12, max_time_s, "s"};  // 31 years
+constexpr Dimension rate_dimension{"a data rate", "0.79 Gbps",  rate_units, 10,
+                                   min_rate_bps,  max_rate_bps, "bps"};
 constexpr Dimension size_dimension{"a size", "16 GB", byte_units, std::size(byte_units), 1e-3, 1e18, "B"};
 constexpr Dimension flop_dimension{"a FLOP count", "0.24 TFLOP", flop_units, std::size(flop_units),
                                    1e-3,           1e24,         "FLOP"};

@@ -10,6 +10,9 @@
 
 namespace dtfm::io {
 
+/// Limits of times and data rates in all input; the lowest time is 0.
+inline constexpr double max_time_s = 1e9, min_rate_bps = 1e-3, max_rate_bps = 1e18;
+
 /// The value of a plain decimal number (`12`, `-0.5`, `1.5e9`), rounded once. A plus sign, leading zeros,
 /// hexadecimal digits, underscores, inf and nan are not accepted. Throws Error (without a position) that says
 /// what was found.
