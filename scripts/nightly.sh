@@ -6,7 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
 install_missing "${test_packages[@]}" clang libomp-dev
-install_if_possible "${extra_test_packages[@]}"
+install_if_possible "${extra_test_packages[@]}" podman runc
 install_npm
 install_package_builder || continuing_without package
 install_trainers || continuing_without trainers
