@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import dtfm
 import dtfm.elastic
@@ -40,17 +41,42 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = unittest.skipUnless(HAS_TORCH, "PyTorch is missing (Debian: python3-torch)")
 
 
-class Kill:
-    """Kills a process of each attempt after its iteration. `chosen`: for each attempt the rank and the iteration."""
+# Added to the exported runtime. A rank that killed itself, or its agent, when told by this process might be too late: a
+# training may end meanwhile. VICTIMS: by attempt the rank that dies, and before which iteration.
+DYING = """
+import json, os, signal
+from pathlib import Path
 
-    def __init__(self, *chosen: tuple[int, int]) -> None:
-        self.chosen, self.pids = list(chosen), {}
+_run_iteration = Trainer.run_iteration
 
-    def __call__(self, event: dict) -> None:
-        if event["what"] == "start":
-            self.pids = event["pids"]
-        if event["what"] == "iteration" and self.chosen and event["iteration"] == self.chosen[0][1]:
-            os.kill(self.pids[self.chosen.pop(0)[0]], signal.SIGKILL)
+def _die_or_run(trainer):
+    victim = json.loads(os.environ["VICTIMS"]).get(Path(__file__).parents[1].name)
+    if victim == [trainer.rank, trainer.iteration]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get("AGENT_DIES_BEFORE") == str(trainer.iteration):
+        os.kill(os.getppid(), signal.SIGKILL)
+    _run_iteration(trainer)
+
+Trainer.run_iteration = _die_or_run
+"""
+
+
+def export_dying(plan: dtfm.Plan, to: list[str], folder: Path, **options) -> None:
+    dtfm.export(plan, to, folder, **options)
+    with open(folder / "dtfm_runtime" / "training.py", "a", encoding="utf-8") as file:
+        file.write(DYING)
+
+
+def run_agent(can_replan: str) -> int:
+    """What agents of other machines do, which end as soon as they must replan if they cannot."""
+
+    def replan(topology: dtfm.Topology, running: dtfm.Plan, **options) -> dtfm.Plan:
+        if options.get("progress") and can_replan == "no":  # the first call only checks the arguments
+            raise MemoryError("while replanning")
+        return dtfm.replan(topology, running, **options)
+
+    with mock.patch.multiple(dtfm.elastic, export=export_dying, replan=replan):
+        return dtfm.elastic.main()
 
 
 class Test(unittest.TestCase):
@@ -59,9 +85,13 @@ class Test(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = Path(temporary.name) / "run"
 
-    def train(self, topology: dtfm.Topology, plan: dtfm.Plan, **options) -> dtfm.Training:
+    def train(self, topology: dtfm.Topology, plan: dtfm.Plan, *victims: tuple[int, int], **options) -> dtfm.Training:
+        """`victims`: for each attempt the rank that dies, and before which iteration."""
+        by_attempt = {f"attempt-{number}": victim for number, victim in enumerate(victims)}
+        variables = mock.patch.dict(os.environ, VICTIMS=json.dumps(by_attempt))
+        exporting = mock.patch.object(dtfm.elastic, "export", export_dying)
         defaults = {"steps": STEPS, "checkpoint_every": 3, "replanning": SEARCH, "device": "cpu"}
-        with self.assertLogs("dtfm.elastic") as logs:
+        with self.assertLogs("dtfm.elastic") as logs, variables, exporting:
             try:
                 return dtfm.train(topology, plan, self.folder, **{**defaults, **options})
             finally:
@@ -84,7 +114,10 @@ class TestOneMachine(Test):
     def test_two_failures_of_which_one_is_that_of_rank_0(self):
         topology = dtfm.Topology(lab())
         plan = dtfm.plan(topology, job=JOB, **SEARCH)
-        run = self.train(topology, plan, progress=Kill((1, 4), (0, 7)))
+        seen: list[dict] = []
+        run = self.train(topology, plan, (1, 4), (0, 7), progress=seen.append)
+        self.assertEqual([event["iteration"] for event in seen if event["what"] == "iteration"][-1], STEPS - 1)
+        self.assertEqual(seen[-1]["what"], "done")
         starts = [event for event in run.events if event["what"] == "start"]
         first, second, third = (event["devices"] for event in starts)
         self.assertEqual((len(first), run.restarts, len(run.lost)), (4, 2, 2))
@@ -113,7 +146,7 @@ class TestOneMachine(Test):
         plan = dtfm.plan(topology, job=JOB, **SEARCH)
         self.assertTrue(plan.is_feasible)
         with self.assertRaisesRegex(dtfm.InfeasibleError, r"no plan fits the remaining devices \(1\): "):
-            self.train(topology, plan, progress=Kill((1, 4)))
+            self.train(topology, plan, (1, 4))
 
     def test_too_many_failures(self):
         topology = dtfm.Topology(lab()).without(["b/0", "b/1"])
@@ -121,7 +154,7 @@ class TestOneMachine(Test):
         with self.assertRaisesRegex(
             dtfm.TrainingError, "failed after 0 restarts: resume in a new folder, with a larger max_restarts and"
         ):
-            self.train(topology, plan, progress=Kill((1, 0)), max_restarts=0)
+            self.train(topology, plan, (1, 0), max_restarts=0)
         with self.assertRaisesRegex(dtfm.InputError, "already contains a run: name a new folder"):
             dtfm.train(topology, plan, self.folder)
 
@@ -139,22 +172,6 @@ class TestOneMachine(Test):
                 self.train(topology, plan, **options)
 
 
-# An agent that ends as soon as it has to replan.
-FAILS_TO_REPLAN = """
-import dtfm.elastic, sys
-
-original = dtfm.elastic.replan
-
-def replan(topology, running, **options):
-    if options.get("progress"):  # the first call only checks the arguments
-        raise MemoryError("while replanning")
-    return original(topology, running, **options)
-
-dtfm.elastic.replan = replan
-sys.exit(dtfm.elastic.main())
-"""
-
-
 @needs_torch
 class TestMachines(Test):
     def test_one_vanishes_and_one_fails_while_replanning(self):
@@ -165,11 +182,12 @@ class TestMachines(Test):
         plan = dtfm.plan(parent / "lab.yaml", job=JOB, **SEARCH)
         plan.save(parent / "plan.json")
         port = dtfm.elastic._free_port()
-        common = ["--steps", STEPS, "--checkpoint-every", 3, "--timeout", 10, "--port", port]
+        common = ["--steps", STEPS, "--checkpoint-every", 3, "--timeout", 15, "--port", port]
         for name, value in SEARCH.items():
             common += ["--replanning", f"{name}={value}"]
 
-        def start(host: str, *program: str) -> subprocess.Popen:
+        def start(host: str, can_replan: str = "yes", **variables: str) -> subprocess.Popen:
+            script = f"import sys; from elastic import run_agent; sys.exit(run_agent({can_replan!r}))"
             words = [
                 parent / "lab.yaml",
                 parent / "plan.json",
@@ -179,21 +197,19 @@ class TestMachines(Test):
                 "--hosts",
                 parent / "hosts",
             ]
-            command = [sys.executable, *program, *words, *common, "--", "--device", "cpu"]
-            agent = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+            command = [sys.executable, "-c", script, *words, *common, "--", "--device", "cpu"]
+            search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+            environment = {**os.environ, "PYTHONPATH": search, "VICTIMS": "{}", **variables}
+            agent = subprocess.Popen(
+                [str(word) for word in command], stderr=subprocess.PIPE, text=True, env=environment
+            )
             self.addCleanup(agent.stderr.close)
             self.addCleanup(agent.wait)
             self.addCleanup(agent.kill)
             return agent
 
-        others = {host: start(host, "-m", "dtfm.runtime") for host in ("b/0", "b/1")}
-        others["a/1"] = start("a/1", "-c", FAILS_TO_REPLAN)
-
-        def kill(event: dict) -> None:
-            if event["what"] == "iteration" and event["iteration"] == 4:
-                others["b/1"].kill()
-
-        options = {"host": "a/0", "hosts": addresses, "timeout": 10, "port": port, "progress": kill}
+        others = {"a/1": start("a/1", "no"), "b/0": start("b/0"), "b/1": start("b/1", AGENT_DIES_BEFORE="4")}
+        options = {"host": "a/0", "hosts": addresses, "timeout": 15, "port": port}
         run = self.train(dtfm.Topology(parent / "lab.yaml"), plan, **options)
         errors = {host: agent.communicate(timeout=LIMIT_S)[1] for host, agent in others.items()}
         self.assertEqual(others["b/0"].returncode, 0, errors["b/0"])
