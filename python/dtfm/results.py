@@ -194,6 +194,7 @@ class Plan(_Result):
         """Whether the plan fits in memory and completes an iteration, as far as its file says."""
         if self._core:
             return self._core.is_feasible
+        self._pipelines()
         try:
             return all(it["needed_bytes"] <= it["capacity_bytes"] for it in self.memory)
         except (KeyError, TypeError):
@@ -320,7 +321,8 @@ class Simulation(_Result):
 
     def __repr__(self) -> str:
         mean = (self._dict.get("iteration_time_s") or {}).get("mean")
-        return f"Simulation({mean:.4g} s per iteration)" if mean else "Simulation(no iteration completed)"
+        stopped = ", stopped early" if self._dict.get("stopped") else ""
+        return f"Simulation({mean:.4g} s per iteration{stopped})" if mean else "Simulation(no iteration completed)"
 
     def plot(self, ax: Any = None) -> Any:
         """Draws the timeline of simulate(timeline=True) with matplotlib. Returns the axes."""
