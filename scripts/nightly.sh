@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs what takes too long for every change: compiles the kernels for every GPU generation (scripts/kernels.sh), and runs all
-# tests of the release preset, all tests that use threads under ThreadSanitizer, and every fuzzer for FUZZ_RUNS inputs
+# tests of the release preset, all tests that use threads under ThreadSanitizer, the Python module under AddressSanitizer, and every fuzzer for FUZZ_RUNS inputs
 # [200000] with a new seed every day. Installs missing packages.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
@@ -16,6 +16,7 @@ command -v nvcc >/dev/null || "$root/scripts/kernels.sh" || [ $? -eq 77 ] # else
 DTFM_PRECOMPILE=OFF build release all # with the warnings that tests lack with precompiled headers
 run_tests release
 "$root/scripts/sanitize.sh" --threads
+"$root/scripts/sanitize.sh" --python
 DTFM_UNITY=OFF DTFM_PRECOMPILE=OFF build asan all
 seed=$(date +%j)
 while IFS= read -r fuzzer; do

@@ -18,7 +18,7 @@ function(dtfm_precompile_headers name)
   endif()
 endfunction()
 
-if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR DTFM_PYTHON) # position-independent libraries need headers of their own
   return()
 endif()
 dtfm_precompile_headers(dtfm_headers)

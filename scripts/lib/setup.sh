@@ -101,7 +101,7 @@ install_trainers() {
   [ -n "${DTFM_TRAINERS_PYTHON-}" ] || install_environment trainers
 }
 
-# Makes build/package and has `build release` and `build asan` build the Python package with it. Returns 1 if that is not possible.
+# Makes build/package and has `build release` build the Python package with it. Returns 1 if that is not possible.
 install_package_builder() {
   local python=$root/build/package/bin/python
   install_environment package || return 1
@@ -133,7 +133,7 @@ install_cuda() {
 # (DTFM_PRECOMPILE=OFF does not). mold links if it is installed.
 build() { # PRESET TARGET...
   local linker=() package=()
-  [[ "$1" != release && "$1" != asan ]] || [ -z "${DTFM_PACKAGE_PYTHON-}" ] ||
+  [ "$1" != release ] || [ -z "${DTFM_PACKAGE_PYTHON-}" ] ||
     package=(-DDTFM_PYTHON=ON "-DPython_EXECUTABLE=$DTFM_PACKAGE_PYTHON")
   command -v mold >/dev/null && linker=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold)
   (

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -67,15 +68,21 @@ def export_dying(plan: dtfm.Plan, to: list[str], folder: Path, **options) -> Non
         file.write(DYING)
 
 
-def run_agent(can_replan: str) -> int:
-    """What agents of other machines do, which end as soon as they must replan if they cannot."""
-
-    def replan(topology: dtfm.Topology, running: dtfm.Plan, **options) -> dtfm.Plan:
-        if options.get("progress") and can_replan == "no":  # the first call only checks the arguments
+def replan_or_fail(topology: dtfm.Topology, running: dtfm.Plan, **options) -> dtfm.Plan:
+    """One agent fails; the others wait for it, because a faster one would make its plan unnecessary."""
+    if options.get("progress"):  # the first call only checks the arguments
+        if "FAILS_TO_REPLAN" in os.environ:
             raise MemoryError("while replanning")
-        return dtfm.replan(topology, running, **options)
+        end = time.monotonic() + LIMIT_S
+        while not os.path.exists(os.environ["REPLANS_AFTER"]):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    return dtfm.replan(topology, running, **options)
 
-    with mock.patch.multiple(dtfm.elastic, export=export_dying, replan=replan):
+
+def run_agent() -> int:
+    """What the agents of other machines do."""
+    with mock.patch.multiple(dtfm.elastic, export=export_dying, replan=replan_or_fail):
         return dtfm.elastic.main()
 
 
@@ -186,18 +193,12 @@ class TestMachines(Test):
         for name, value in SEARCH.items():
             common += ["--replanning", f"{name}={value}"]
 
-        def start(host: str, can_replan: str = "yes", **variables: str) -> subprocess.Popen:
-            script = f"import sys; from elastic import run_agent; sys.exit(run_agent({can_replan!r}))"
-            words = [
-                parent / "lab.yaml",
-                parent / "plan.json",
-                self.folder,
-                "--host",
-                host,
-                "--hosts",
-                parent / "hosts",
-            ]
-            command = [sys.executable, "-c", script, *words, *common, "--", "--device", "cpu"]
+        common += ["--hosts", parent / "hosts", "--", "--device", "cpu"]
+
+        def start(host: str, **variables: str) -> subprocess.Popen:
+            script = "import sys; from elastic import run_agent; sys.exit(run_agent())"
+            words = [parent / "lab.yaml", parent / "plan.json", self.folder, "--host", host]
+            command = [sys.executable, "-c", script, *words, *common]
             search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
             environment = {**os.environ, "PYTHONPATH": search, "VICTIMS": "{}", **variables}
             agent = subprocess.Popen(
@@ -208,9 +209,16 @@ class TestMachines(Test):
             self.addCleanup(agent.kill)
             return agent
 
-        others = {"a/1": start("a/1", "no"), "b/0": start("b/0"), "b/1": start("b/1", AGENT_DIES_BEFORE="4")}
+        left = str(self.folder / "left" / "host-a%2F1")
+        others = {
+            "a/1": start("a/1", FAILS_TO_REPLAN="yes"),
+            "b/0": start("b/0", REPLANS_AFTER=left),
+            "b/1": start("b/1", AGENT_DIES_BEFORE="4"),
+        }
         options = {"host": "a/0", "hosts": addresses, "timeout": 15, "port": port}
-        run = self.train(dtfm.Topology(parent / "lab.yaml"), plan, **options)
+        variables = mock.patch.dict(os.environ, REPLANS_AFTER=left)
+        with variables, mock.patch.object(dtfm.elastic, "replan", replan_or_fail):
+            run = self.train(dtfm.Topology(parent / "lab.yaml"), plan, **options)
         errors = {host: agent.communicate(timeout=LIMIT_S)[1] for host, agent in others.items()}
         self.assertEqual(others["b/0"].returncode, 0, errors["b/0"])
         self.assertIn("MemoryError: while replanning", errors["a/1"])
