@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs what takes too long for every change: compiles the kernels for every GPU generation (scripts/kernels.sh), and runs all
-# tests of the release preset, all tests that use threads under ThreadSanitizer, the Python module under AddressSanitizer, and every fuzzer for FUZZ_RUNS inputs
-# [200000] with a new seed every day. Installs missing packages.
+# tests of the release preset, all tests that use threads under ThreadSanitizer, the Python module under AddressSanitizer, and
+# every fuzzer for FUZZ_RUNS inputs [200000] with a new seed every day. Installs missing packages.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
