@@ -1,6 +1,6 @@
-# Finds the libraries that dtfm consists of besides its own. Those that the system lacks are downloaded as Debian 12's sources
-# and compiled as static libraries. `DTFM_FETCHED` lists them.
-set(DTFM_FETCH AUTO CACHE STRING "Download libraries: AUTO (what the system lacks), ON (all) or OFF")
+# Finds the libraries that dtfm links besides its own. Those that are not installed are downloaded as Debian 12's sources and
+# compiled as static libraries. `DTFM_FETCHED` lists them.
+set(DTFM_FETCH AUTO CACHE STRING "Download libraries: AUTO (those that are not installed), ON (all) or OFF")
 set_property(CACHE DTFM_FETCH PROPERTY STRINGS AUTO ON OFF)
 
 # Per library: oldest version, package of Debian and Ubuntu; the sources in Debian's pool, their SHA-256; the target, its
@@ -51,7 +51,7 @@ set(DTFM_FETCHED "${DTFM_FETCHED}" CACHE INTERNAL "Libraries that were downloade
 list(JOIN DTFM_FETCHED ", " fetched)
 list(JOIN missing_packages " " missing_packages)
 if(DTFM_FETCHED AND DTFM_FETCH STREQUAL "OFF")
-  message(FATAL_ERROR "The system lacks these libraries: ${fetched}. Install the packages ${missing_packages}, "
+  message(FATAL_ERROR "These libraries are not installed: ${fetched}. Install the packages ${missing_packages}, "
                       "or have the libraries downloaded: -DDTFM_FETCH=AUTO.")
 endif()
 

@@ -19,7 +19,9 @@ from dtfm.results import Plan
 
 def _is_missing(value: Any) -> bool:
     """As in a table: nothing, "-", or what is not a number."""
-    return math.isnan(value) if isinstance(value, float) else value in (None, "", "-")
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or (isinstance(value, str) and value in ("", "-"))
 
 
 def _file_of(kind: type, value: Any, where: str, folder: Path, names: dict[int, tuple[str, str]]) -> str:
@@ -36,7 +38,7 @@ def _file_of(kind: type, value: Any, where: str, folder: Path, names: dict[int, 
 
 
 def _cell(column: str, value: Any, where: str, folder: Path, names: dict[int, tuple[str, str]]) -> str:
-    if isinstance(value, (float, str, type(None))) and _is_missing(value):
+    if _is_missing(value):
         return ""
     if column == "plan":
         return _file_of(Plan, value, where, folder, names)
