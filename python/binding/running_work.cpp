@@ -3,6 +3,7 @@
 #include <string>
 
 #include <pthread.h>
+#include <time.h>
 
 #include <nanobind/stl/string.h>
 
@@ -17,9 +18,18 @@ std::atomic<bool> interpreter_ends = false;
 // A child that fork made of a process with threads of OpenMP has none of them, and would wait for them.
 std::atomic<bool> is_forked = false;
 
+/// Since some start, to a few milliseconds. A simulation asks once per event, for which other clocks are too
+/// slow.
+long coarse_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
 }  // namespace
 
-RunningWork::RunningWork(const std::optional<Progressed>& progress) : progress_(progress) {
+RunningWork::RunningWork(const std::optional<Progressed>& progress)
+    : progress_(progress), next_check_ms_(coarse_ms()) {
   ++running_works;
 }
 
@@ -53,9 +63,9 @@ void RunningWork::keep_raised() const {
 bool RunningWork::must_stop() const {
   if (interpreter_ends.load(std::memory_order_relaxed)) return true;
   if (is_stopped() || std::this_thread::get_id() != caller_) return is_stopped();
-  const auto now = std::chrono::steady_clock::now();
-  if (now < next_check_) return false;
-  next_check_ = now + std::chrono::milliseconds(50);
+  const long now_ms = coarse_ms();
+  if (now_ms < next_check_ms_) return false;
+  next_check_ms_ = now_ms + 50;
   const nb::gil_scoped_acquire acquired;
   if (PyErr_CheckSignals() != 0) keep_raised();
   return is_stopped();

@@ -44,7 +44,7 @@ class RunningWork {
   const std::optional<Progressed>& progress_;
   const std::thread::id caller_ = std::this_thread::get_id();
   mutable std::atomic<bool> stopped_ = false;
-  mutable std::chrono::steady_clock::time_point next_check_ = std::chrono::steady_clock::now();
+  mutable long next_check_ms_;
   mutable std::optional<nanobind::python_error> raised_;
 };
 
