@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Jobs that do not fit in memory are answered fast, with the reason, and every change that is advised makes a plan fit.
+"""Jobs that do not fit in memory are answered with few evaluations, with the reason, and every change that is advised
+makes a plan fit.
 
 usage: infeasible.py DTFM-PLAN DTFM-SIM
 """
 import json
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 from simulate import PLAN, check, main
 
-ANSWER_S = 2  # of CPU time, in a release; a build for debugging takes up to twice as long
+# A search that proves nothing tries them all the same. A proof takes one evaluation per layout.
+MAX_EVALUATIONS = {True: 200, False: 100_000}
 LINKS = """\
 links:
   - {within: host, latency: 10 us, bandwidth: 400 Gbps}
@@ -57,14 +58,13 @@ CASES = {
 
 
 def planned(name, hosts, text, options=()):
-    """The exit code, the plan and the CPU seconds of the search."""
+    """The exit code, the plan and the messages of the search."""
     Path(f"{name}.yaml").write_text(topology(hosts), encoding="utf-8")
     Path(f"{name}-job.yaml").write_text(text, encoding="utf-8")
-    started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = subprocess.run([PLAN, f"{name}.yaml", "--job", f"{name}-job.yaml", "--threads", "1", "--quiet", "-o", f"{name}.json", *map(str, options)],
                           capture_output=True, text=True, check=False)
     plan = json.loads(Path(f"{name}.json").read_text(encoding="utf-8")) if done.returncode in (0, 3) else {}
-    return done.returncode, plan, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - started, done.stderr
+    return done.returncode, plan, done.stderr
 
 
 def changed(change, hosts, training, parallelism, options):
@@ -90,23 +90,23 @@ def changed(change, hosts, training, parallelism, options):
 
 def test_infeasible_jobs():
     for name, (hosts, model, training, parallelism, options, reason) in CASES.items():
-        code, plan, seconds, err = planned("case", hosts, job(model, training, parallelism), options)
+        code, plan, err = planned("case", hosts, job(model, training, parallelism), options)
         check(code == 3, name, code, err)
         if code != 3:
             continue
         first = next(it for it in plan["warnings"] if it.startswith("no plan"))
         changes = plan["out_of_memory"]["changes"]
-        print(f"{name}: {seconds:.2f} s, {plan['search']['evaluations']} evaluations")
+        evaluations, is_proven = plan["search"]["evaluations"], "shortage" in plan["out_of_memory"]
         check(re.search(reason, first), name, first)
-        check("shortage" in plan["out_of_memory"] or not reason, name, "is not proven")
+        check(is_proven or not reason, name, "is not proven")
         check(changes, name, "has no advice")
         check(plan["search"]["stopped"] == "no-fit", name, plan["search"]["stopped"])
-        check(seconds < 2 * ANSWER_S, name, seconds)
+        check(evaluations <= MAX_EVALUATIONS[is_proven], name, evaluations)
         for change in changes:
             if "gpu_memory_bytes" in change:
                 continue
             new_hosts, new_training, new_parallelism, new_options = changed(change, hosts, training, parallelism, options)
-            code, _, _, err = planned("changed", new_hosts, job(model, new_training, new_parallelism), [*new_options, "--evaluations", 1000])
+            code, _, err = planned("changed", new_hosts, job(model, new_training, new_parallelism), [*new_options, "--evaluations", 1000])
             check(code == 0, name, change, code, err)
 
 
