@@ -1,5 +1,6 @@
 #include "python/binding/running_work.hpp"
 
+#include <chrono>
 #include <string>
 
 #include <pthread.h>
@@ -18,8 +19,8 @@ std::atomic<bool> interpreter_ends = false;
 // A child that fork made of a process with threads of OpenMP has none of them, and would wait for them.
 std::atomic<bool> is_forked = false;
 
-/// Since some start, to a few milliseconds. A simulation asks once per event, for which other clocks are too
-/// slow.
+/// Milliseconds since an arbitrary start, a few of them late. A simulation asks once per event; steady_clock
+/// takes five times as long to read.
 long coarse_ms() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
