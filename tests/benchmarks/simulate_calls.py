@@ -3,8 +3,8 @@
 
 usage: simulate_calls.py BUILD [CALLS]    (a release build with DTFM_PYTHON and benchmark_simulate_calls)
 
-Python reads the plan's JSON and its arguments in every call, which the C++ program does once. Both run by turns, on
-one thread; the fastest rounds of each are compared, because other work on the machine only ever adds time.
+In every call, Python interprets its arguments and the parsed plan, which the C++ program does once. Both run by turns,
+on one thread; the fastest round of each is compared, because other work on the machine only ever adds time.
 """
 
 import subprocess
