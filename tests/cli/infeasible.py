@@ -12,8 +12,9 @@ from pathlib import Path
 
 from simulate import PLAN, check, main
 
-# A search that proves nothing tries them all the same. A proof takes one evaluation per layout.
-MAX_EVALUATIONS = {True: 200, False: 100_000}
+# Where a shortage is proven: the largest number of any case. Otherwise the limit of a search,
+# max_unfit_evaluations in planner/search/iteration_time/search_effort.cpp, of up to 12 devices.
+MAX_EVALUATIONS = {True: 123, False: 50_000}
 LINKS = """\
 links:
   - {within: host, latency: 10 us, bandwidth: 400 Gbps}
