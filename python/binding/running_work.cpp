@@ -19,7 +19,7 @@ std::atomic<bool> interpreter_ends = false;
 // A child that fork made of a process with threads of OpenMP has none of them, and would wait for them.
 std::atomic<bool> is_forked = false;
 
-/// Milliseconds since an arbitrary start, a few of them late. A simulation asks once per event; steady_clock
+/// Milliseconds since an arbitrary start, up to a few behind. A simulation asks once per event; steady_clock
 /// takes five times as long to read.
 long coarse_ms() {
   timespec now{};
