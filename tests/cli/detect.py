@@ -136,22 +136,22 @@ def machines():
     within = "{within: host, latency: %s us, bandwidth: %s GB/s, shared: sender}"
     return {
         "dgx-h100": (switched("NVIDIA H100 80GB HBM3", 81559, 8, 18, numa=by_halves, cards=CARDS),
-                     ['gpus_per_host: 8, gpu: "H100"}', within % (3.4, 450), "NUMA node 0: GPU 0-3; NUMA node 1: GPU 4-7", "`mlx5_9`"]),
+                     ['gpus_per_host: 8, gpu: "H100"}', within % (3.4, 360), "NUMA node 0: GPU 0-3; NUMA node 1: GPU 4-7", "`mlx5_9`"]),
         "dgx-a100": (switched("NVIDIA A100-SXM4-80GB", 81920, 8, 12, numa=lambda gpu: [3, 3, 1, 1, 7, 7, 5, 5][gpu]),
-                     ['gpus_per_host: 8, gpu: "A100-80GB"}', within % (3.4, 300), "NUMA node 1: GPU 2-3; NUMA node 3: GPU 0-1;"]),
+                     ['gpus_per_host: 8, gpu: "A100-80GB"}', within % (3.4, 240), "NUMA node 1: GPU 2-3; NUMA node 3: GPU 0-1;"]),
         "p4d": (switched("NVIDIA A100-SXM4-40GB", 40960, 8, 12, numa=by_halves, styled=False),
-                ['gpu: "A100-40GB"}', within % (3.4, 300)]),
-        "hgx-h200": (switched("NVIDIA H200", 143771, 8, 18), ['gpus_per_host: 8, gpu: "H200"}', within % (3.4, 450)]),
-        "b200": (switched("NVIDIA B200", 183359, 8, 18), ['gpu: "B200"}', within % (3.4, 900)]),
-        "gb200-tray": (switched("NVIDIA GB200", 189471, 4, 18, numa=lambda gpu: gpu // 2), ['gpus_per_host: 4, gpu: "GB200"}', within % (3.4, 900)]),
-        "dgx-2": (switched("Tesla V100-SXM3-32GB", 32510, 16, 6), ['gpus_per_host: 16, gpu: "V100-32GB"}', within % (3.4, 150)]),
+                ['gpu: "A100-40GB"}', within % (3.4, 240)]),
+        "hgx-h200": (switched("NVIDIA H200", 143771, 8, 18), ['gpus_per_host: 8, gpu: "H200"}', within % (3.4, 360)]),
+        "b200": (switched("NVIDIA B200", 183359, 8, 18), ['gpu: "B200"}', within % (3.4, 720)]),
+        "gb200-tray": (switched("NVIDIA GB200", 189471, 4, 18, numa=lambda gpu: gpu // 2), ['gpus_per_host: 4, gpu: "GB200"}', within % (3.4, 720)]),
+        "dgx-2": (switched("Tesla V100-SXM3-32GB", 32510, 16, 6), ['gpus_per_host: 16, gpu: "V100-32GB"}', within % (3.4, 120)]),
         # Four links between each two of four GPUs are all twelve that an A100 has, so there is no switch.
-        "four-a100": (switched("NVIDIA A100-SXM4-40GB", 40960, 4, 4), ["{within: host, latency: 3.4 us, bandwidth: 100 GB/s}", "NV4: 4 NVLinks of 25 GB/s"]),
-        "four-gh200": (switched("NVIDIA GH200 120GB", 97871, 4, 6), ['gpu: "GH200"}', "{within: host, latency: 3.4 us, bandwidth: 150 GB/s}"]),
+        "four-a100": (switched("NVIDIA A100-SXM4-40GB", 40960, 4, 4), ["{within: host, latency: 3.4 us, bandwidth: 80 GB/s}", "NV4: 4 NVLinks of 25 GB/s"]),
+        "four-gh200": (switched("NVIDIA GH200 120GB", 97871, 4, 6), ['gpu: "GH200"}', "{within: host, latency: 3.4 us, bandwidth: 120 GB/s}"]),
         "p3.16xlarge": ({"gpus.csv": gpus("Tesla V100-SXM2-16GB", 16384, 8), "topo.txt": CUBE_MESH, "pcie.csv": slots(3, 16, 8)},
                         ['gpus_per_host: 8, gpu: "V100-16GB"}', within % (5.7, 16),
-                         '{between: ["p3.16xlarge:0", "p3.16xlarge:1"], latency: 3.4 us, bandwidth: 25 GB/s}  # NV1',
-                         '{between: ["p3.16xlarge:4", "p3.16xlarge:7"], latency: 3.4 us, bandwidth: 50 GB/s}  # NV2', "SYS: PCIe and the link between NUMA nodes"]),
+                         '{between: ["p3.16xlarge:0", "p3.16xlarge:1"], latency: 3.4 us, bandwidth: 20 GB/s}  # NV1',
+                         '{between: ["p3.16xlarge:4", "p3.16xlarge:7"], latency: 3.4 us, bandwidth: 40 GB/s}  # NV2', "SYS: PCIe and the link between NUMA nodes"]),
         "g5.48xlarge": ({"gpus.csv": gpus("NVIDIA A10G", 23028, 8), "topo.txt": matrix(8, lambda a, b: "PHB" if a // 4 == b // 4 else "SYS", numa=by_halves),
                          "pcie.csv": slots(4, 16, 8)},
                         ['gpus_per_host: 8, gpu: "A10G"}', within % (5.7, 32), "PCIe 4 with 16 lanes", "NUMA node 1: GPU 4-7", "PHB: PCIe through the CPU"]),
@@ -160,7 +160,7 @@ def machines():
                        '{between: ["four-4090:0", "four-4090:3"], latency: 5.7 us, bandwidth: 16 GB/s, shared: sender}  # SYS: PCIe 4 with 8 lanes',
                        "  # NODE: PCIe 4 with 8 lanes"]),
         "two-3090": ({"gpus.csv": gpus("GeForce RTX 3090", 24268, 2), "topo.txt": OLD_DESKTOP},
-                     ['gpus_per_host: 2, gpu: "RTX-3090"}', "{within: host, latency: 3.4 us, bandwidth: 56.25 GB/s}"]),
+                     ['gpus_per_host: 2, gpu: "RTX-3090"}', "{within: host, latency: 3.4 us, bandwidth: 45 GB/s}"]),
         "l40s": ({"gpus.csv": gpus("NVIDIA L40S", 46068, 4), "topo.txt": matrix(4, lambda a, b: "NODE" if a // 2 == b // 2 else "SYS")},
                  ['gpu: "L40S"}', within % (5.7, 32), "`host_link` of L40S in configs/gpus.yaml"]),
         # Two sockets of Ice Lake: 10 GB/s between them, and PCIe 4 within each.
@@ -170,9 +170,9 @@ def machines():
                          '{between: ["two-sockets:0", "two-sockets:1"], latency: 5.7 us, bandwidth: 32 GB/s, shared: sender}  # NODE: PCIe 4 with 16 lanes']),
         # Two pairs of boards with a bridge each.
         "bridged-a6000": ({"gpus.csv": gpus("NVIDIA RTX A6000", 49140, 4), "topo.txt": matrix(4, lambda a, b: "NV4" if a // 2 == b // 2 else "SYS"), "pcie.csv": slots(4, 16, 4)},
-                          ['gpu: "RTX-A6000"}', within % (5.7, 32), '{between: ["bridged-a6000:2", "bridged-a6000:3"], latency: 3.4 us, bandwidth: 56.25 GB/s}']),
+                          ['gpu: "RTX-A6000"}', within % (5.7, 32), '{between: ["bridged-a6000:2", "bridged-a6000:3"], latency: 3.4 us, bandwidth: 45 GB/s}']),
         "a100-pcie": ({"gpus.csv": gpus("NVIDIA A100 80GB PCIe", 81920, 2), "topo.txt": matrix(2, lambda a, b: "NV12")},
-                      ['gpu: "A100-PCIe-80GB"}', "{within: host, latency: 3.4 us, bandwidth: 300 GB/s}"]),
+                      ['gpu: "A100-PCIe-80GB"}', "{within: host, latency: 3.4 us, bandwidth: 240 GB/s}"]),
         "gh200": ({"gpus.csv": gpus("NVIDIA GH200 480GB", 97871, 1), "topo.txt": VIRTUAL}, ['{name: "gh200", site: "cluster", gpu: "GH200"}']),
         "t4-vm": ({"gpus.csv": gpus("Tesla T4", 15360, 1), "topo.txt": VIRTUAL}, ['{name: "t4-vm", site: "cluster", gpu: "T4"}']),
         "mig": ({"gpus.csv": gpus("NVIDIA A100-SXM4-40GB", 40960, 2), "topo.txt": matrix(2, lambda a, b: "NV12"), "pcie.csv": slots(4, 16, 2),
@@ -183,12 +183,12 @@ def machines():
         "mixed": ({"gpus.csv": gpus("NVIDIA GeForce RTX 3090", 24576, 2) + gpus("NVIDIA GeForce RTX 4090", 24564, 1, 2),
                    "topo.txt": matrix(3, lambda a, b: "NV4" if a + b == 1 else "PHB"), "pcie.csv": slots(4, 16, 3)},
                   ['{name: "mixed-RTX-3090", site: "cluster", gpus_per_host: 2, gpu: "RTX-3090"}', '{name: "mixed-RTX-4090", site: "cluster", gpu: "RTX-4090"}',
-                   '{between: ["mixed-RTX-3090", "mixed-RTX-4090"], latency: 5.7 us, bandwidth: 32 GB/s, shared: sender}', "bandwidth: 56.25 GB/s}"]),
+                   '{between: ["mixed-RTX-3090", "mixed-RTX-4090"], latency: 5.7 us, bandwidth: 32 GB/s, shared: sender}', "bandwidth: 45 GB/s}"]),
         # A GPU that the catalogue lacks: no peak is made up, and the rate of its NVLinks is that of the driver.
         "unknown": ({"gpus.csv": gpus("NVIDIA RTX Z9000", 49140, 2), "topo.txt": matrix(2, lambda a, b: "NV4"), "pcie.csv": slots(4, 16, 2),
                      "nvlink.txt": "".join(f"GPU {i}: NVIDIA RTX Z9000 (UUID: GPU-{i})\n" + "".join(f"\t Link {j}: 14.062 GB/s\n" for j in range(4)) for i in range(2))},
                     ['{name: "NVIDIA RTX Z9000", memory: 49140 MiB}', "`NVIDIA RTX Z9000` is not in configs/gpus.yaml", "The peak of these GPUs is not known",
-                     "bandwidth: 56.248 GB/s}", "nvidia-smi nvlink -s"]),
+                     "bandwidth: 44.9984 GB/s}", "nvidia-smi nvlink -s"]),
         "more-memory": ({"gpus.csv": gpus("NVIDIA GeForce RTX 4090", 49140, 1), "topo.txt": VIRTUAL},
                         ['{name: "NVIDIA GeForce RTX 4090 with 49140 MiB", memory: 49140 MiB}', "RTX-4090 in configs/gpus.yaml 24 GB"]),
     }
@@ -397,7 +397,7 @@ class Detect(unittest.TestCase):
         self.host("a", {"gpus.csv": gpus("NVIDIA A40", 46068, 2), "topo.txt": matrix(2, lambda a, b: "NV4")})
         self.folder.joinpath("nccl.xml").write_text(NCCL)
         text = self.detect("a", "--nccl-topology", "nccl.xml")
-        for part in ("host_uplink: 200 Gbps, host_downlink: 200 Gbps", "NUMA node 1: GPU 0-1", "bandwidth: 56.25 GB/s}"):
+        for part in ("host_uplink: 200 Gbps, host_downlink: 200 Gbps", "NUMA node 1: GPU 0-1", "bandwidth: 45 GB/s}"):
             self.assertIn(part, text)
         self.host("a", {"topo.txt": matrix(2, lambda a, b: "PHB")})
         self.assertIn("bandwidth: 16 GB/s, shared: sender}", self.detect("a", "--nccl-topology", "a=nccl.xml"))
@@ -423,7 +423,7 @@ class Detect(unittest.TestCase):
         text = self.detect("--slurm", *link, "--gpu", "v100=V100-32GB")
         for part in ('{name: "gpu01", site: "cluster", gpus_per_host: 8, gpu: "H100"}', '{name: "gpu03", site: "cluster", gpus_per_host: 4, gpu: "H100"}',
                      '{name: "old1-V100-32GB", site: "cluster", gpus_per_host: 2, gpu: "V100-32GB"}', '{name: "old1-T4", site: "cluster", gpu: "T4"}',
-                     "{within: host, latency: 3.4 us, bandwidth: 450 GB/s, shared: sender}", '{between: ["old1-V100-32GB", "old1-T4"], latency: 5.7 us, bandwidth: 16 GB/s',
+                     "{within: host, latency: 3.4 us, bandwidth: 360 GB/s, shared: sender}", '{between: ["old1-V100-32GB", "old1-T4"], latency: 5.7 us, bandwidth: 16 GB/s',
                      "switch `leaf1` (scontrol show topology)", '{within: "*", latency: 0.014 ms, bandwidth: 400 Gbps}'):
             self.assertIn(part, text)
         self.assertEqual(self.check(text)["devices"], 31)

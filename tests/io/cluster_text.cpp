@@ -34,10 +34,11 @@ TEST_CASE("a cluster of one line has machines, sites and links") {
   CHECK(ids(topology) == std::vector<std::string>{"oregon/0:0", "oregon/0:1", "us-east-1/0:0",
                                                   "us-east-1/0:1", "us-east-1/1:0", "us-east-1/1:1"});
   CHECK(topology.gpus[static_cast<std::size_t>(topology.devices[0].gpu)].name == "H100");
-  // NVLink of H100: 450 GB/s in each direction (configs/gpus.yaml); 3.4 us (configs/hosts.yaml).
-  CHECK(topology.link(0, 1).bandwidth == BitsPerSecond(450e9 * 8));
+  // NVLink of H100: 450 GB/s in each direction (configs/gpus.yaml), of which 0.8 is reached; 3.4 us
+  // (configs/hosts.yaml).
+  CHECK(topology.link(0, 1).bandwidth == BitsPerSecond(0.8 * 450e9 * 8));
   CHECK(topology.link(0, 1).latency == Seconds(3.4e-6));
-  CHECK(topology.link(2, 3).bandwidth == BitsPerSecond(300e9 * 8));
+  CHECK(topology.link(2, 3).bandwidth == BitsPerSecond(0.8 * 300e9 * 8));
   CHECK(topology.link(2, 4).bandwidth == BitsPerSecond(25e9));
   CHECK(topology.link(2, 4).latency == Seconds(100e-6));
   CHECK(topology.link(5, 0).bandwidth == BitsPerSecond(2e9));

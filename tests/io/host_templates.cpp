@@ -54,7 +54,7 @@ double gbps(const Topology& topology, int from, int to) {
   return topology.link(from, to).bandwidth.value() / 1e9;
 }
 
-constexpr double inside_gbps = 3600, to_site_gbps = 400;  // of a dgx-h100
+constexpr double inside_gbps = 0.8 * 3600, to_site_gbps = 400;  // of a dgx-h100
 
 }  // namespace
 
@@ -132,11 +132,11 @@ TEST_CASE("hosts of two sites need one entry of links") {
 TEST_CASE("known hosts of one site need no links") {
   const Topology one = read("devices: [{site: home, host: dgx-a100}]\n");
   REQUIRE(one.size() == 8);
-  CHECK(gbps(one, 0, 7) == 2400);
+  CHECK(gbps(one, 0, 7) == Approx(0.8 * 2400));
   CHECK(std::get<RuleLinks>(one.links).links.size() == 1);
   const Topology rack = read("devices: [{site: home, host: nvl72, hosts: 2}]\nlinks: []\n");
   REQUIRE(rack.size() == 144);
-  CHECK(gbps(rack, 0, 71) == 7200);
+  CHECK(gbps(rack, 0, 71) == Approx(0.8 * 7200));
   CHECK(gbps(rack, 0, 72) == 400);
   const Topology named = read(
       "devices: [{name: box, site: lab, host: p4d.24xlarge}, {name: other, site: lab, host: "
@@ -199,9 +199,9 @@ TEST_CASE("keys beside a known host replace its values") {
   CHECK(topology.devices[0].downlink.value() == 400e9);
   CHECK(topology.devices[0].price->value() == 2);
   CHECK(topology.devices[0].speed == 0.5);
-  CHECK(gbps(topology, 0, 1) == 800);
+  CHECK(gbps(topology, 0, 1) == Approx(0.8 * 800));
   CHECK(topology.gpus[at(topology.devices[2].gpu)].name == "A100-40GB");
-  CHECK(gbps(topology, 2, 3) == 2400);
+  CHECK(gbps(topology, 2, 3) == Approx(0.8 * 2400));
   CHECK(topology.devices[4].id == "a/2");
   CHECK(topology.devices[4].price->value() == 6);
   // A flow has the network of its sender; the receiver's is a limit of its own.
@@ -217,7 +217,7 @@ TEST_CASE("hosts of different kinds are linked at the rate of the slower") {
   CHECK(topology.uncontended_bandwidth(0, 8).value() == 100e9);
   CHECK(topology.uncontended_bandwidth(8, 0).value() == 100e9);
   CHECK(topology.uncontended_bandwidth(0, 16).value() == 400e9);
-  CHECK(gbps(topology, 8, 9) == 2400);
+  CHECK(gbps(topology, 8, 9) == Approx(0.8 * 2400));
 }
 
 TEST_CASE("a host of another kind has only the links of the file") {
@@ -258,14 +258,15 @@ TEST_CASE("entries of known hosts are validated") {
 }
 
 TEST_CASE("an invalid file of hosts is rejected") {
-  const std::string head = "version: 1\nlatencies: {direct: 1 us, pcie: 2 us, network: 3 us}\nhosts:\n";
+  const std::string head =
+      "version: 1\nlatencies: {direct: 1 us, pcie: 2 us, network: 3 us}\ndirect_share: 0.5\nhosts:\n";
   const std::string row =
       "  - {name: a, gpu: H100, gpus: 8, gpu_links: direct, network: 1 Gbps, network_per_gpu: 1 Gbps";
   CHECK(parse_host_templates(head + row + "}\n", "h.yaml").size() == 1);
-  CHECK(hosts_error(head + row + "}\n" + row + "}\n") == "h.yaml:5:5: host `a` is given twice");
-  CHECK(hosts_error(head + row + ", nics: 8}\n").starts_with("h.yaml:4:"));
-  CHECK(hosts_error(head + "  - {name: a, gpu: H100}\n") == "h.yaml:4:5: missing key `gpus`");
+  CHECK(hosts_error(head + row + "}\n" + row + "}\n") == "h.yaml:6:5: host `a` is given twice");
+  CHECK(hosts_error(head + row + ", nics: 8}\n").starts_with("h.yaml:5:"));
+  CHECK(hosts_error(head + "  - {name: a, gpu: H100}\n") == "h.yaml:5:5: missing key `gpus`");
   CHECK(hosts_error(head + "  - {name: a, gpu: H100, gpus: 8, gpu_links: nvlink}\n") ==
-        "h.yaml:4:46: `gpu_links`: unknown `nvlink`; known: `direct`, `pcie`");
+        "h.yaml:5:46: `gpu_links`: unknown `nvlink`; known: `direct`, `pcie`");
   CHECK(hosts_error("version: 1\nhosts: []\n") == "h.yaml:1:1: missing key `latencies`");
 }

@@ -165,7 +165,7 @@ class InventoryReader {
       if (!gpu.interconnect)
         throw name.error(fmt::format("GPU {} has no `interconnect`, which is the bandwidth inside a {}",
                                      quote(gpu.name), host.name));
-      links.inside = {host.gpu_latency, *gpu.interconnect};
+      links.inside = {host.gpu_latency, *gpu.interconnect * host.gpu_link_share};
       links.inside->shared_by_sender = true;  // a GPU divides its links among the others
     }
     const Link inside = links.inside.value_or(Link{});

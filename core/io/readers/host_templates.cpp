@@ -18,13 +18,14 @@ namespace {
 
 constexpr int max_cpu_model = 1'000'000;
 
-HostTemplate read_host_template(const YamlMap& map, const YamlMap& latencies) {
+HostTemplate read_host_template(const YamlMap& map, const YamlMap& latencies, double direct_share) {
   HostTemplate host;
   host.name = map.required("name").text();
   host.gpu = map.required("gpu").text();
   host.gpus = static_cast<int>(map.required("gpus").integer(1, max_devices));
   const bool over_pcie = map.required("gpu_links").choice({"direct", "pcie"}) == 1;
   host.gpu_latency = latencies.required(over_pcie ? "pcie" : "direct").seconds();
+  if (!over_pcie) host.gpu_link_share = direct_share;
   host.network_latency = latencies.required("network").seconds();
   host.network = map.required("network").rate();
   host.network_per_gpu = map.required("network_per_gpu").rate();
@@ -33,7 +34,8 @@ HostTemplate read_host_template(const YamlMap& map, const YamlMap& latencies) {
 }
 
 YamlMap root_of(const YamlDocument& document) {
-  return versioned_map(document, "a table of hosts", {"version", "latencies", "pcie", "numa", "hosts"});
+  return versioned_map(document, "a table of hosts",
+                       {"version", "latencies", "direct_share", "pcie", "numa", "hosts"});
 }
 
 YamlMap latencies_of(const YamlMap& root) {
@@ -45,7 +47,11 @@ YamlMap latencies_of(const YamlMap& root) {
 HostLinks built_in_host_links() {
   const YamlDocument document(std::string(hosts_yaml), "configs/hosts.yaml");
   const YamlMap root = root_of(document), latencies = latencies_of(root);
-  HostLinks links{latencies.required("direct").seconds(), latencies.required("pcie").seconds(), {}, {}};
+  HostLinks links{latencies.required("direct").seconds(),
+                  latencies.required("pcie").seconds(),
+                  root.required("direct_share").ratio(),
+                  {},
+                  {}};
   const YamlMap pcie = root.required("pcie").map({"gen1", "gen2", "gen3", "gen4", "gen5", "gen6"});
   for (const char* generation : {"gen1", "gen2", "gen3", "gen4", "gen5", "gen6"})
     links.pcie.push_back(pcie.required(generation).rate());
@@ -74,10 +80,11 @@ std::vector<HostTemplate> parse_host_templates(std::string text, std::string fil
   const YamlDocument document(std::move(text), std::move(file));
   const YamlMap root = root_of(document);
   const YamlMap latencies = latencies_of(root);
+  const double direct_share = root.required("direct_share").ratio();
   std::vector<HostTemplate> hosts;
   for (const YamlValue& item : root.required("hosts").list()) {
     const YamlMap map = item.map({"name", "gpu", "gpus", "gpu_links", "network", "network_per_gpu", "price"});
-    HostTemplate host = read_host_template(map, latencies);
+    HostTemplate host = read_host_template(map, latencies, direct_share);
     if (std::any_of(hosts.begin(), hosts.end(), [&](const HostTemplate& h) { return h.name == host.name; }))
       throw map.error(fmt::format("host {} is given twice", quote(host.name)));
     hosts.push_back(std::move(host));

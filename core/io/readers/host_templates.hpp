@@ -14,6 +14,7 @@ struct HostTemplate {
   std::string name;
   std::string gpu;  // in configs/gpus.yaml
   int gpus = 1;
+  double gpu_link_share = 1;                 // of its GPU's `interconnect` that collectives reach
   Seconds gpu_latency, network_latency;      // one way, between GPUs of the host and between two hosts
   BitsPerSecond network, network_per_gpu;    // in each direction: of the host, and of a single GPU
   std::optional<DollarsPerHour> price = {};  // of one GPU with its share of the host
@@ -29,6 +30,7 @@ struct NumaLink {
 /// Links of any host, as configs/hosts.yaml gives them.
 struct HostLinks {
   Seconds direct_latency, pcie_latency;  // one way, between GPUs of a host
+  double direct_share;                   // of the rate of direct links that collectives reach
   std::vector<BitsPerSecond> pcie;       // one direction of 16 lanes, of generations 1, 2, …
   std::vector<NumaLink> numa;            // the first that matches applies
 

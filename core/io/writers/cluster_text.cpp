@@ -204,12 +204,15 @@ std::string links_inside(const std::vector<Machines>& all) {
           fmt::format("the bandwidth between several {} of one machine is not known; write a topology "
                       "file with their links",
                       it.gpu->name));
-    text += fmt::format("  # `interconnect` of {} in configs/gpus.yaml, `latencies` of configs/hosts.yaml\n",
-                        it.gpu->name);
+    const bool direct = is_direct(*it.gpu);
+    const BitsPerSecond rate = *it.gpu->interconnect * (direct ? known.direct_share : 1);
+    text +=
+        fmt::format("  # `interconnect` of {} in configs/gpus.yaml, {}`latencies` of configs/hosts.yaml\n",
+                    it.gpu->name, direct ? "`direct_share` and " : "");
     for (int host = first; host < first + it.count; ++host)
-      text += fmt::format(
-          "  - {{between: [{0}, {0}], {1}}}\n", yaml_quoted(fmt::format("{}/{}", it.site, host)),
-          numbers(is_direct(*it.gpu) ? known.direct_latency : known.pcie_latency, *it.gpu->interconnect));
+      text +=
+          fmt::format("  - {{between: [{0}, {0}], {1}}}\n", yaml_quoted(fmt::format("{}/{}", it.site, host)),
+                      numbers(direct ? known.direct_latency : known.pcie_latency, rate));
   }
   return text;
 }

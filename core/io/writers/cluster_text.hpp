@@ -15,7 +15,8 @@ namespace dtfm::io {
 ///
 /// `links` are texts such as "oregon-ohio: 40 ms 2 Gbps" (one-way latency and bandwidth between two sites),
 /// "oregon: 0.1 ms 25 Gbps" (between the machines of a site), and "*: 50 ms 1 Gbps" (all others). GPUs of one
-/// machine have the `interconnect` of their GPU, and the latencies of configs/hosts.yaml.
+/// machine have the `interconnect` of their GPU, direct links `direct_share` of it, and the latencies of
+/// configs/hosts.yaml.
 ///
 /// Throws Error at "--gpus" or "--link", also if the links between two machines are not given.
 std::string format_cluster(std::string_view gpus, const std::vector<std::string>& links);

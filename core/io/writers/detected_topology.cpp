@@ -276,9 +276,11 @@ class LinkFinder {
       source = source_of_receiver;
     }
     const bool switched = is_switched(from);
-    return {facts_.direct_latency, rate * links, switched, GpuPath::nvlink,
-            fmt::format("NV{}: {} of {} ({}){}", links, format_count(links, "NVLink"), bytes_rate(rate),
-                        source, switched ? " through NVSwitch, which all flows of a GPU share" : "")};
+    return {facts_.direct_latency, facts_.direct_share * links * rate, switched, GpuPath::nvlink,
+            fmt::format("NV{}: {} of {} ({}){}; collectives are assumed to reach {:.0f} % of them", links,
+                        format_count(links, "NVLink"), bytes_rate(rate), source,
+                        switched ? " through NVSwitch, which all flows of a GPU share" : "",
+                        100 * facts_.direct_share)};
   }
 
   /// One direction of the PCIe slot of a device.
@@ -337,11 +339,15 @@ class LinkFinder {
               "`host_link` of configs/gpus.yaml; Slurm does not know links"};
     if (!one.interconnect || one.name != other.name)
       throw unknown(fmt::format("the bandwidth between its GPUs ({}) is not known", one.name));
-    return {built_in_nvlinks(one) ? facts_.direct_latency : facts_.pcie_latency,
-            *one.interconnect,
+    const bool direct = built_in_nvlinks(one).has_value();
+    return {direct ? facts_.direct_latency : facts_.pcie_latency,
+            *one.interconnect * (direct ? facts_.direct_share : 1),
             true,
             {},
-            fmt::format("`interconnect` of {} in configs/gpus.yaml; Slurm does not know links", one.name)};
+            fmt::format(
+                "`interconnect` of {} in configs/gpus.yaml{}; Slurm does not know links", one.name,
+                direct ? fmt::format("; collectives are assumed to reach {:.0f} %", 100 * facts_.direct_share)
+                       : "")};
   }
 
   const HostLayout& layout_;
