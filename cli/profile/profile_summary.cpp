@@ -196,6 +196,7 @@ ordered_json catalogue_json(std::span<const Gpu> catalogue) {
   for (const Gpu& gpu : catalogue) {
     ordered_json& json =
         list.emplace_back(ordered_json{{"name", gpu.name}, {"memory_bytes", gpu.memory.value()}});
+    if (gpu.architecture != Architecture::other) json["architecture"] = name_of(gpu.architecture);
     add_number(json, "peak_flops_per_s", gpu.peak);
     add_number(json, "peak_tf32_flops_per_s", gpu.peak_tf32);
     add_number(json, "peak_fp32_flops_per_s", gpu.peak_fp32);

@@ -30,8 +30,8 @@ class Hash {
   std::uint64_t state_ = 0xCBF29CE484222325u;
 };
 
-/// Hashes what times depend on. The catalogue's price, links and peaks in fp8 and fp4 are not part of the
-/// fingerprint.
+/// Hashes what times depend on. The catalogue's price, links, generation and peaks in fp8 and fp4 are not
+/// part of the fingerprint.
 void add_gpu(const Gpu& gpu, Hash& hash) {
   hash.add(gpu.name);
   hash.add(gpu.memory.value());

@@ -10,6 +10,7 @@
 
 #include <Eigen/Core>
 
+#include "core/cluster/architecture.hpp"
 #include "core/cluster/calibration.hpp"
 #include "core/cluster/transport.hpp"
 #include "core/base/units.hpp"
@@ -30,6 +31,7 @@ struct Gpu {
   std::optional<DollarsPerHour> price = {};        // typical rental price
   std::vector<std::string> drivers = {};           // names that the driver reports; empty if unknown
   std::optional<BitsPerSecond> nvlink = {};        // one direction of a single NVLink
+  Architecture architecture = Architecture::other;
 };
 
 struct Site {

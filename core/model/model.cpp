@@ -35,6 +35,7 @@ Layer concatenate(Layer first, const Layer& second) {
   first.forward += second.forward;
   first.backward += second.backward;
   first.attention += second.attention;
+  first.skipped_attention += second.skipped_attention;
   first.mlps += second.mlps;
   first.routed += second.routed;
   first.head += second.head;

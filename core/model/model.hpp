@@ -25,6 +25,7 @@ struct Layer {
   double tied_parameters = 0;   // part of them shared with the first layer; a stage with both holds one copy
   Flops forward, backward;      // backward without recomputation
   Flops attention;              // part of the forward: cores of attention
+  Flops skipped_attention;      // part of `attention`: masked, so that a fused kernel skips it
   Flops mlps;                   // part of the forward: MLPs and experts, with their routers
   Flops routed;                 // part of that: routed experts
   Flops head;                   // part of the forward that is never recomputed: final norm, head, loss

@@ -76,9 +76,10 @@ TokenLayer& TokenLayer::keep_expert_outputs(double width) {
   return *this;
 }
 
-TokenLayer& TokenLayer::add_attention(double flops, Bytes memory) {
+TokenLayer& TokenLayer::add_attention(double flops, double skipped, Bytes memory) {
   layer_.forward += Flops(flops);
   layer_.attention += Flops(flops);
+  layer_.skipped_attention += Flops(skipped);
   layer_.activation_memory += memory;
   layer_.attention_memory += memory;
   return *this;

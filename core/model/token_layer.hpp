@@ -39,8 +39,8 @@ class TokenLayer {
   TokenLayer& count_routed(const TokenLayer& before);
   /// Keeps the outputs of the activation functions of routed experts, so many numbers per token.
   TokenLayer& keep_expert_outputs(double width);
-  /// Scores and weighted sums, which keep `memory`.
-  TokenLayer& add_attention(double flops, Bytes memory);
+  /// Scores and weighted sums, which keep `memory`. A fused kernel skips `skipped` of the operations.
+  TokenLayer& add_attention(double flops, double skipped, Bytes memory);
   /// Per token: numbers in keys and values, and numbers in queries and outputs of attention.
   TokenLayer& add_attention_vectors(double keys_values, double queries_outputs);
   /// Other operations, which are not of matrices with parameters.

@@ -145,12 +145,18 @@ class LayerMaker {
     return skips ? std::min<double>(s_, model_.window) : s_;
   }
 
+  /// Share of the FLOPs of attention that a causal mask hides, which a fused kernel skips: with a context of
+  /// w tokens, w² ÷ 2 of the s w pairs of queries and keys.
+  double skipped_share(Mixer mixer) const {
+    return model_.flash_attention && !model_.encoder ? context_of(mixer) / (2 * s_) : 0;
+  }
+
   void add_ordinary_attention(TokenLayer& layer, Mixer mixer) const {
     const double d = head_width(model_), queries = d * model_.heads, keys = d * kv_head_count(model_);
     const Biases& biases = model_.biases;
     add_attention(layer, h_,
                   {static_cast<double>(model_.heads), queries, keys, s_, context_of(mixer), biases.qkv,
-                   biases.output, !model_.flash_attention, model_.attention_dropout});
+                   biases.output, !model_.flash_attention, model_.attention_dropout, skipped_share(mixer)});
     layer.add_attention_vectors(2 * keys, 2 * queries);
     if (model_.attention_gate) layer.project(h_, queries, biases.qkv).keep(2 * queries);
     if (model_.attention_sinks) layer.add_parameters(model_.heads);
@@ -182,8 +188,9 @@ class LayerMaker {
         .keep_product_input(it.kv_rank)
         .keep(2 * qk + 2 * values)
         .keep_product_input(values, true);
+    const double flops = 2 * s_ * context_of(mixer) * (qk + values);
     layer.add_attention(
-        2 * s_ * context_of(mixer) * (qk + values),
+        flops, skipped_share(mixer) * flops,
         score_memory(s_ * s_ * a, !model_.flash_attention, model_.attention_dropout, bytes_.element));
   }
 
@@ -275,8 +282,9 @@ void add_attention(TokenLayer& layer, double h, const AttentionShape& it) {
   layer.keep_replicated_product_input(h)
       .keep(2 * it.queries + 2 * it.keys)
       .keep_product_input(it.queries, true);
+  const double flops = 4 * s * it.context * it.queries;
   layer.add_attention(
-      4 * s * it.context * it.queries,
+      flops, it.skipped * flops,
       score_memory(it.heads * s * it.key_tokens, it.stores_scores, it.dropout, layer.bytes().element));
 }
 

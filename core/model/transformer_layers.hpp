@@ -27,6 +27,7 @@ struct AttentionShape {
   double context;     // of these, how many a token attends to
   bool qkv_bias, output_bias;
   bool stores_scores, dropout;  // without flash attention
+  double skipped = 0;           // share of the operations that a fused kernel skips
 };
 void add_attention(TokenLayer& layer, double h, const AttentionShape& shape);
 

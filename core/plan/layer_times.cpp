@@ -258,7 +258,10 @@ void LayerTimes::scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Lay
   const auto scaled_s = [&](const Timing ProfileRow::*pass) {
     const double measured_s = (row.*pass).median_s;
     RooflineConstants constants = estimated;
-    constants.launch_s = std::min(constants.launch_s, measured_s);
+    const bool has_collectives = job_.parallelism.sequence_parallel && row.tensor > 1;
+    constants.launch_s =
+        std::min(estimated.launch_s * (has_collectives ? estimated.tensor_launch : 1), measured_s);
+    constants.tensor_launch = 1;
     const auto estimate_s = [&](int micro_batch) {
       return (estimated_row(gpu, kind, job_.training, constants, micro_batch, {.tensor = row.tensor},
                             job_.parallelism.sequence_parallel).*
@@ -309,10 +312,8 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int devices, const Probl
              updates_on_host = traits(job_.training.optimizer).host_link_bytes > 0;
   const Calibration& constants = problem.constants;
   const double scale = constants.compute_scale;
-  const RooflineConstants estimated = problem.roofline.of(job_.training);
-  const RooflineConstants roofline{scale * estimated.compute, scale * estimated.memory_forward,
-                                   scale * estimated.memory_backward,
-                                   constants.launch_scale * estimated.launch_s, scale * estimated.update};
+  const RooflineConstants& estimated = problem.roofline.of(gpu, job_.training);
+  const RooflineConstants roofline = estimated.scaled(scale, constants.launch_scale);
   const LayerProfile* profile = profile_of(job_, gpu);
   const auto row_of = [&](const Layer& kind) {
     return job_.efficiency ? analytic_row(gpu, kind, job_.training, *job_.efficiency / scale,

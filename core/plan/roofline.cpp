@@ -10,19 +10,29 @@
 namespace dtfm {
 namespace {
 
-/// What one device computes and moves for one kind of layer, per micro-batch.
+/// What one device computes and moves for one kind of layer, per micro-batch. `forward_flops` and
+/// `backward_flops` are those outside of fused attention, whose masked part is not counted.
 struct LayerWork {
-  double forward_flops = 0, backward_flops = 0, bytes = 0, state_bytes = 0;
+  double forward_flops = 0, backward_flops = 0, fused_forward_flops = 0, fused_backward_flops = 0, bytes = 0,
+         state_bytes = 0;
 };
 
-/// Time of a layer's products ÷ their time at the rate of the precision: products of blocks with weights have
-/// the rate of their format; the attention core, scans, the embedding and the head have that of the
-/// precision.
+/// Backward ÷ forward FLOPs of a fused attention kernel: five matrix products instead of two.
+constexpr double fused_backward_flops_per_forward = 2.5;
+
+/// Share of fused attention in the FLOPs of a layer. Attention without a mask counts as other products.
+double fused_share(const Layer& kind) {
+  return kind.skipped_attention.value() > 0 ? kind.attention / kind.forward : 0;
+}
+
+/// Time of a layer's products, fused attention aside, ÷ their time at the rate of the precision: products of
+/// blocks with weights have the rate of their format; the attention core, scans, the embedding and the head
+/// have that of the precision.
 double product_time_share(const Gpu& gpu, const Layer& kind, const Training& training) {
   const auto peak = peak_of(gpu, training.precision), quantized = matmul_peak(gpu, training);
-  if (!peak || !quantized || kind.forward.value() == 0) return 1;
-  const double share =
-      (kind.forward - kind.attention - kind.head - kind.unweighted).value() / kind.forward.value();
+  const Flops products = kind.forward * (1 - fused_share(kind));
+  if (!peak || !quantized || products.value() == 0) return 1;
+  const double share = (kind.forward - kind.attention - kind.head - kind.unweighted) / products;
   return 1 - share * (1 - peak->value() / quantized->value());
 }
 
@@ -33,7 +43,12 @@ LayerWork work_of(const Layer& kind, const Training& training, int micro_batch, 
   const bool computes = kind.forward.value() > 0;
   const Bytes activations =
       with_activations_of_device(kind, mesh.tensor, sequence_parallel, mesh.token_parts()).activation_memory;
-  return {kind.forward.value() * share, kind.backward.value() * share,
+  const double fused = fused_share(kind);
+  const double fused_flops = fused > 0 ? (kind.attention - kind.skipped_attention).value() * share : 0;
+  return {kind.forward.value() * (1 - fused) * share,
+          kind.backward.value() * (1 - fused) * share,
+          fused_flops,
+          fused_backward_flops_per_forward * fused_flops,
           activations.value() * micro_batch + (computes ? parameters * bytes_per_element(training) : 0),
           parameters * parameter_bytes(training).resident};
 }
@@ -58,6 +73,13 @@ double require_peak(const Gpu& gpu, const Training& training) {
 }
 
 }  // namespace
+
+Roofline uniform_roofline(const RooflineConstants& constants) {
+  Roofline roofline;
+  roofline.bits_16.fill(constants);
+  roofline.bits_32 = roofline.bits_16;
+  return roofline;
+}
 
 std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision) {
   return traits(precision).peak(gpu);
@@ -86,13 +108,16 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
                traffic_s = work.bytes / bytes_per_second;
   // Embedding and head have few kernels.
   const bool is_head = kind.head.value() > 0 && kind.matrix_parameters == 0;
-  const double launch_s = work.forward_flops > 0 && !is_head ? roofline.launch_s : 0;
-  const auto pass_s = [&](double flops, double memory) {
-    return std::max(roofline.compute * flops / flops_per_second + memory * traffic_s, launch_s);
+  const bool is_end = is_head || kind.forward.value() == 0;
+  const double tensor_launch = sequence_parallel && mesh.tensor > 1 ? roofline.tensor_launch : 1;
+  const double launch_s = is_end ? 0 : roofline.launch_s * tensor_launch;
+  const auto pass_s = [&](double flops, double fused_flops, double memory) {
+    return std::max(roofline.compute * flops / flops_per_second + roofline.attention * fused_flops / peak +
+                        (is_end ? roofline.memory_head : memory) * traffic_s,
+                    launch_s);
   };
-  const double forward = pass_s(work.forward_flops, roofline.memory_forward);
-  const double memory_backward = is_head ? roofline.memory_forward : roofline.memory_backward;
-  const double backward = pass_s(work.backward_flops, memory_backward);
+  const double forward = pass_s(work.forward_flops, work.fused_forward_flops, roofline.memory_forward),
+               backward = pass_s(work.backward_flops, work.fused_backward_flops, roofline.memory_backward);
   double update = roofline.update * work.state_bytes / bytes_per_second;
   if (traits(training.optimizer).orthogonalizes)
     update += roofline.compute * orthogonalization_flops(kind, mesh) / peak;
@@ -102,9 +127,18 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
 ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
                         int micro_batch, const StageMesh& mesh) {
   const LayerWork work = work_of(kind, training, micro_batch, mesh, true);
-  const double rate = require_peak(gpu, training) * efficiency / product_time_share(gpu, kind, training);
-  return {kind.name, micro_batch, mesh.tensor, {work.forward_flops / rate}, {work.backward_flops / rate},
-          {},        {},          {}};
+  const double peak = require_peak(gpu, training) * efficiency,
+               products = peak / product_time_share(gpu, kind, training);
+  // `efficiency` is a model FLOPs utilization: its FLOPs include the masked scores, as in published figures.
+  const double share = static_cast<double>(micro_batch) / mesh.devices() * fused_share(kind);
+  return {kind.name,
+          micro_batch,
+          mesh.tensor,
+          {work.forward_flops / products + kind.forward.value() * share / peak},
+          {work.backward_flops / products + kind.backward.value() * share / peak},
+          {},
+          {},
+          {}};
 }
 
 LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& roofline,
@@ -121,8 +155,9 @@ LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& r
   for (const Layer& kind : layer_kinds(job.model, activation_bytes(job.training)).kinds)
     for (const int tensor : tensor_degrees)
       for (const int micro_batch : micro_batches)
-        profile.rows.push_back(estimated_row(gpu, kind, job.training, roofline.of(job.training), micro_batch,
-                                             {.tensor = tensor}, job.parallelism.sequence_parallel));
+        profile.rows.push_back(estimated_row(gpu, kind, job.training, roofline.of(gpu, job.training),
+                                             micro_batch, {.tensor = tensor},
+                                             job.parallelism.sequence_parallel));
   return profile;
 }
 

@@ -1,6 +1,8 @@
 // Estimates the times of layers on a GPU without measurements, from its data sheet.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <span>
 
@@ -11,31 +13,49 @@
 namespace dtfm {
 
 /// A smooth roofline for the device, and the host as a floor: kernels are launched ahead of their execution,
-/// so a pass takes as long as the slower of the two. For F FLOPs of the forward or of the backward, and M
-/// bytes of memory traffic,
+/// so a pass takes as long as the slower of the two. For A FLOPs of fused attention without the masked part,
+/// F other FLOPs, and M bytes of memory traffic,
 ///
-///   seconds = max(compute · F ÷ peak + memory · M ÷ bandwidth, launch),
+///   seconds = max((compute · F + attention · A) ÷ peak + memory · M ÷ bandwidth, launch).
 ///
-/// with a separate constant `memory` for each direction. Embedding and head have few kernels and no floor.
-/// The head uses the constant of the forward for both, because the gradient of a loss overwrites its input in
-/// one pass. M is what the forward keeps for the backward, plus the weights once; without the weights where
-/// nothing is computed (a table look-up). So the share of the peak grows with the arithmetic intensity F ÷ M,
-/// from 0 towards 1 ÷ compute. The optimizer step moves `update` times the bytes of the optimizer state.
-/// Fitted to measured profiles: configs/roofline.yaml. Quantized products have the same share of their own
-/// peak; this is an assumption, as no profile of them was available.
+/// A fused attention kernel, which stores no scores, skips what a causal mask hides, and its backward
+/// computes the scores again: A of the backward is 2.5 times that of the forward (FlashAttention-2, arXiv
+/// 2307.08691, section 4.1). Attention that stores its scores consists of matrix products like others, and
+/// counts in F.
+///
+/// `memory` is `memory_forward` or `memory_backward` in blocks, and `memory_head` in both directions of head
+/// and embedding, which have few kernels and no floor. M is what the forward keeps for the backward, plus the
+/// weights once; without the weights where nothing is computed (a table look-up). So the share of the peak
+/// grows with the arithmetic intensity F ÷ M, from 0 towards 1 ÷ compute. In tensor-parallel groups with
+/// sequence parallelism, whose collectives add kernels, `launch` is `tensor_launch` times as long. The
+/// optimizer step moves `update` times the bytes of the optimizer state.
+/// Fitted to measured iterations and profiles: configs/roofline.yaml. Quantized products are assumed to reach
+/// the same share of their own peak, as no profile of them was available.
 struct RooflineConstants {
-  double compute = 1, memory_forward = 1, memory_backward = 2, launch_s = 0, update = 1;
-};
+  double compute = 1, attention = 1, memory_forward = 1, memory_backward = 2, memory_head = 1, launch_s = 0,
+         tensor_launch = 1, update = 1;
 
-/// Trainers in 16 bits run fused kernels, which cross the memory less often than those of eager frameworks in
-/// 32 bits, by which the measured profiles were made.
-struct Roofline {
-  RooflineConstants bits_16, bits_32;
-
-  const RooflineConstants& of(const Training& training) const {
-    return bytes_per_element(training) > 2 ? bits_32 : bits_16;
+  /// Constants with which device times are `work` times, and launch times `launch` times, as long.
+  RooflineConstants scaled(double work, double launch) const {
+    return {work * compute,     work * attention,  work * memory_forward, work * memory_backward,
+            work * memory_head, launch * launch_s, tensor_launch,         work * update};
   }
 };
+
+/// Roofline constants by GPU generation. Trainers in 16 bits run fused kernels, which cross the memory less
+/// often than those of eager frameworks in 32 bits, by which the measured profiles were made.
+struct Roofline {
+  using ByArchitecture = std::array<RooflineConstants, architecture_count>;
+  ByArchitecture bits_16 = {}, bits_32 = {};
+
+  const RooflineConstants& of(const Gpu& gpu, const Training& training) const {
+    const ByArchitecture& constants = bytes_per_element(training) > 2 ? bits_32 : bits_16;
+    return constants[static_cast<std::size_t>(gpu.architecture)];
+  }
+};
+
+/// The same constants for all GPUs and precisions.
+Roofline uniform_roofline(const RooflineConstants& constants);
 
 /// Returns the peak FLOP/s of a GPU in a job's precision; nullopt if the GPU catalogue does not give it.
 std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "core/base/index.hpp"
 #include "core/plan/layer_times.hpp"
@@ -17,9 +18,32 @@ constexpr std::size_t size = CalibrationUncertainty::size;
 constexpr std::array published = {
     PublishedErrors{"published runs, several sites", 0.167, 50},
     PublishedErrors{"published runs, profiled layer times", 0.07, 15},
-    PublishedErrors{"published runs, estimated layer times, one host", 0.104, 120},
-    PublishedErrors{"published runs, estimated layer times, several hosts", 0.124, 36},
+    PublishedErrors{"published runs, estimated layer times, Ampere, one host", 0.097, 141},
+    PublishedErrors{"published runs, estimated layer times, Ampere, several hosts", 0.105, 43},
+    PublishedErrors{"published runs, estimated layer times, Hopper, one host", 0.055, 14},
+    PublishedErrors{"published runs, estimated layer times, Hopper, 2 to 8 hosts", 0.0506, 23},
+    PublishedErrors{"published runs, estimated layer times, Hopper, more hosts", 0.337, 25},
+    PublishedErrors{"published runs, estimated layer times, Blackwell, one host", 0.0805, 9},
+    PublishedErrors{"published runs, estimated layer times, another generation, one host", 0.147, 164},
+    PublishedErrors{"published runs, estimated layer times, another generation, several hosts", 0.231, 91},
 };
+
+/// Errors of runs with estimated layer times on so many hosts of one site.
+const PublishedErrors& estimated_errors(Architecture architecture, std::size_t hosts) {
+  constexpr std::size_t few_hosts = 8;
+  switch (architecture) {
+    case Architecture::ampere:
+      return published[hosts == 1 ? 2 : 3];
+    case Architecture::hopper:
+      return published[hosts == 1 ? 4 : hosts <= few_hosts ? 5 : 6];
+    case Architecture::blackwell:
+      if (hosts == 1) return published[7];
+      break;
+    default:
+      break;
+  }
+  return published[hosts == 1 ? 8 : 9];
+}
 
 /// Moves the i-th constant by one standard deviation, downward if a share would exceed 1. Returns the change.
 double perturb(Calibration& constants, std::size_t i, double deviation) {
@@ -59,21 +83,27 @@ std::span<const PublishedErrors> published_errors_table() {
 
 const PublishedErrors& published_errors(const Problem& problem, const Plan& plan) {
   const Topology& topology = problem.topology;
-  const Device& first = topology.devices[at(plan.pipelines.front().stages.front().devices.front())];
-  bool is_one_site = true, is_one_host = true, has_profiles = true;
+  std::set<int> sites, hosts;
+  std::set<Architecture> unprofiled;
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
       for (const int number : stage.devices) {
         const Device& device = topology.devices[at(number)];
-        is_one_site = is_one_site && device.site == first.site;
-        is_one_host = is_one_host && device.host == first.host;
-        const LayerProfile* profile =
-            device.gpu < 0 ? nullptr : profile_of(problem.job, topology.gpus[at(device.gpu)]);
-        has_profiles = has_profiles && profile && profile->source != LayerProfile::Source::estimated;
+        sites.insert(device.site);
+        hosts.insert(device.host);
+        const Gpu* gpu = device.gpu < 0 ? nullptr : &topology.gpus[at(device.gpu)];
+        const LayerProfile* profile = gpu ? profile_of(problem.job, *gpu) : nullptr;
+        if (!profile || profile->source == LayerProfile::Source::estimated)
+          unprofiled.insert(gpu ? gpu->architecture : Architecture::other);
       }
-  if (!is_one_site) return published[0];
-  if (has_profiles) return published[1];
-  return is_one_host ? published[2] : published[3];
+  if (sites.size() > 1) return published[0];
+  if (unprofiled.empty()) return published[1];
+  const PublishedErrors* worst = nullptr;
+  for (const Architecture architecture : unprofiled)
+    if (const PublishedErrors& it = estimated_errors(architecture, hosts.size());
+        worst == nullptr || it.residual > worst->residual)
+      worst = &it;
+  return *worst;
 }
 
 double prediction_factor(const PublishedErrors& errors) {

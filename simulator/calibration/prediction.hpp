@@ -36,8 +36,9 @@ struct PublishedErrors {
 
 /// All kinds. tests/validation/published_run_accuracy compares them with the runs (docs/validation.md).
 std::span<const PublishedErrors> published_errors_table();
-/// Returns the first matching kind: plans across sites; plans whose GPUs all have a measured or imported
-/// profile; otherwise estimated layer times, on one host or on several.
+/// Returns the kind of the plan: across sites; with a measured or imported profile of all GPUs; otherwise
+/// estimated layer times, by the number of hosts and the generation of the GPUs; of several generations, the
+/// one with the largest error decides.
 const PublishedErrors& published_errors(const Problem& problem, const Plan& plan);
 /// The factor ≥ 1 by which a measured time may be above or below the simulated one: the exponential of the
 /// residual times Student's t.

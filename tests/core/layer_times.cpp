@@ -78,14 +78,16 @@ TEST_CASE("a profile with one micro-batch size is scaled by the ratio of rooflin
   Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   job.execution.micro_batch = 4;
-  const RooflineConstants constants{1.5, 2, 3, 0, 1};
+  const RooflineConstants constants{.compute = 1.5, .memory_forward = 2, .memory_backward = 3};
   const Topology topology = one_gpu();
-  const Problem problem{topology, job, {}, {constants, constants}};
+  const Problem problem{topology, job, {}, uniform_roofline(constants)};
   const double forward_s = LayerTimes(problem, job.execution, {1}).of(1, 0, 1).forward_s;
   CHECK(forward_s == Approx(block_forward_s(constants, 4) / block_forward_s(constants, 2)));
   // The time to launch kernels is limited to the measured 1 and 2 s, and the work takes less at either size.
-  const RooflineConstants launches{1.5, 2, 3, 5, 1};
-  const Problem launched{topology, job, {}, {launches, launches}};
+  RooflineConstants launches = constants;
+  launches.launch_s = 5;
+  launches.tensor_launch = 3;
+  const Problem launched{topology, job, {}, uniform_roofline(launches)};
   const LayerTime floor = LayerTimes(launched, job.execution, {1}).of(1, 0, 1);
   CHECK(floor.forward_s == Approx(1));
   CHECK(floor.backward_s == Approx(2));
@@ -93,7 +95,7 @@ TEST_CASE("a profile with one micro-batch size is scaled by the ratio of rooflin
   CHECK(LayerTimes(problem, job.execution, {2}).of(1, 0, 2).forward_s == Approx(forward_s / 2));
   Topology unknown = topology;
   unknown.gpus[0].memory_bandwidth.reset();
-  const Problem without{unknown, job, {}, {constants, constants}};
+  const Problem without{unknown, job, {}, uniform_roofline(constants)};
   CHECK(LayerTimes(without, job.execution, {1}).of(1, 0, 1).forward_s == 2);
 }
 
@@ -117,7 +119,8 @@ TEST_CASE("recomputation is added to the backward pass") {
 TEST_CASE("times come from the roofline model if there is no profile") {
   const Job job = tiny_job(Recomputation::none);
   const Topology topology = one_gpu();
-  Roofline roofline{{1.5, 3, 8, 0, 4}, {}};
+  Roofline roofline = uniform_roofline(
+      {.compute = 1.5, .memory_forward = 3, .memory_backward = 8, .memory_head = 5, .update = 4});
   const Problem problem{topology, job, {}, roofline};
   const LayerTimes times(problem, job.execution, {1, 2});
   const double activations = 2 * (34 * 128 + 5 * 2 * 256), weights = 2 * 872;
@@ -128,21 +131,70 @@ TEST_CASE("times come from the roofline model if there is no profile") {
   CHECK(times.of(1, 0, 2).forward_s == Approx((compute + 3 * traffic) / 2));
   // The embedding reads rows of its table: 8 s + s h bytes per sequence, no weights.
   CHECK(times.of(0, 0, 1).forward_s - times.of(1, 0, 1).forward_s ==
-        Approx(3.0 * 2 * (8 * 16 + 16 * 8) / 100e9));
-  // The head's 4 s h + 4 s V bytes per sequence and V h + 2 h weights are moved as often as in the forward
-  // pass.
+        Approx(5.0 * 2 * (8 * 16 + 16 * 8) / 100e9));
+  // The head moves 4 s h + 4 s V bytes per sequence and V h + 2 h weights, equally often in both passes.
   const double head_traffic = (2 * (4 * 16 * 8 + 4 * 16 * 100) + 2 * 816) / 100e9;
   CHECK(times.of(2, 0, 1).backward_s - times.of(1, 0, 1).backward_s ==
-        Approx(1.5 * 2 * 2 * head_flops / 1e12 + 3 * head_traffic));
+        Approx(1.5 * 2 * 2 * head_flops / 1e12 + 5 * head_traffic));
   CHECK(times.notes(all) ==
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
+}
+
+// Of 4 s² h FLOPs of the core, a causal mask hides half; the backward has 2.5 times the rest. Other
+// products use `compute`, and there is no memory traffic.
+TEST_CASE("a fused core of attention skips what is masked and computes its scores again") {
+  Job job = tiny_job(Recomputation::none);
+  std::get<Transformer>(job.model).flash_attention = true;
+  const Topology topology = one_gpu();
+  const Problem problem{
+      topology,
+      job,
+      {},
+      uniform_roofline({.compute = 2, .attention = 3, .memory_forward = 0, .memory_backward = 0})};
+  const LayerTime block = LayerTimes(problem, job.execution, {1}).of(1, 0, 1);
+  const double products = 2 * 2 * (forward_flops - attention_flops) / 1e12,
+               core = 2 * 3 * attention_flops / 2 / 1e12;
+  CHECK(block.forward_s == Approx(products + core));
+  CHECK(block.backward_s == Approx(2 * products + 2.5 * core));
+  // With a window of w tokens the core has 4 s w h FLOPs, and w² ÷ 2 of s w pairs are masked.
+  std::get<Transformer>(job.model).window = 4;
+  const Problem windowed{topology, job, {}, problem.roofline};
+  CHECK(LayerTimes(windowed, job.execution, {1}).of(1, 0, 1).forward_s ==
+        Approx(products + 2 * 3 * 4 * (16 * 4 - 4 * 4 / 2) * 8 / 1e12));
+}
+
+TEST_CASE("estimates use the constants of the generation of the GPU") {
+  const Job job = tiny_job(Recomputation::none);
+  Topology topology = one_gpu();
+  Roofline roofline = uniform_roofline({.compute = 2, .memory_forward = 0});
+  roofline.bits_16[static_cast<std::size_t>(Architecture::hopper)].compute = 4;
+  const auto forward_s = [&] {
+    const Problem problem{topology, job, {}, roofline};
+    return LayerTimes(problem, job.execution, {1}).of(1, 0, 1).forward_s;
+  };
+  const double other = forward_s();
+  topology.gpus[0].architecture = Architecture::hopper;
+  CHECK(forward_s() == Approx(2 * other));
+}
+
+TEST_CASE("sequence parallelism launches more kernels in tensor-parallel groups") {
+  Job job = tiny_job(Recomputation::none);
+  const Topology topology = one_gpu();
+  const auto forward_s = [&](int tensor) {
+    const Problem problem{topology, job, {}, uniform_roofline({.launch_s = 1, .tensor_launch = 1.5})};
+    return LayerTimes(problem, job.execution, {tensor}).of(1, 0, tensor).forward_s;
+  };
+  CHECK(forward_s(1) == 1);
+  CHECK(forward_s(2) == 1.5);
+  job.parallelism.sequence_parallel = false;
+  CHECK(forward_s(2) == 1);
 }
 
 TEST_CASE("a pass of a block takes no less than the launch of its kernels") {
   const Job job = tiny_job(Recomputation::none);
   const Topology topology = one_gpu();
   const auto block = [&](const Calibration& constants) {
-    const Problem problem{topology, job, constants, {{1, 1, 1, 1, 1}, {}}};
+    const Problem problem{topology, job, constants, uniform_roofline({.launch_s = 1})};
     return LayerTimes(problem, job.execution, {1}).of(1, 0, 1);
   };
   CHECK(block({}).forward_s == 1);
@@ -154,7 +206,7 @@ TEST_CASE("a pass of a block takes no less than the launch of its kernels") {
   slower.compute_scale = 1e12;
   CHECK(block(slower).forward_s > 100);
   CHECK(block(slower).backward_s > 1.2 * block(slower).forward_s);
-  const Problem problem{topology, job, {}, {{1, 1, 1, 1, 1}, {}}};
+  const Problem problem{topology, job, {}, uniform_roofline({.memory_backward = 1, .launch_s = 1})};
   const LayerTimes times(problem, job.execution, {1});
   CHECK(times.of(0, 0, 1).forward_s < 1.001);  // the embedding has none
 }

@@ -61,11 +61,12 @@ TEST_CASE("quantized numbers have their share of the scales") {
   CHECK(traits(MatmulFormat::fp8_blockwise).weight_bytes == (128 * 128 + 4) / (128 * 128.0));
 }
 
-// A block of 24 s h² + 4 s² h FLOPs, the latter in 16 bits; the head is in 16 bits as a whole.
+// A block of 24 s h² + 4 s² h FLOPs, the latter in 16 bits, of which a mask hides half; the head is in 16
+// bits as a whole.
 TEST_CASE("products of blocks with weights have the rate of their format") {
   const LayerKinds kinds = layer_kinds(small_gpt(), 2);
   const Layer &block = kinds.kinds[1], &head = kinds.kinds[2];
-  const double products = 24 * 16 * 64, scores = 4 * 256 * 8;
+  const double products = 24 * 16 * 64, scores = 4 * 256 * 8 / 2;
   CHECK(forward_s(block, MatmulFormat::precision) == Approx((products + scores) / 100));
   CHECK(forward_s(block, MatmulFormat::fp8) == Approx(products / 200 + scores / 100));
   CHECK(forward_s(head, MatmulFormat::fp8) == forward_s(head, MatmulFormat::precision));

@@ -192,7 +192,7 @@ TEST_CASE("an iteration consists of pipelines and gradient sync and updates and 
   Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)),
                   chain_job(2, 2e6, 0.5e6),
                   {1, 0, 1, 0.5},
-                  {{1, 0, 0, 0, 1}, {1, 0, 0, 0, 1}}};
+                  uniform_roofline({.memory_forward = 0, .memory_backward = 0, .memory_head = 0})};
   problem.topology.edit().gpus[0].memory_bandwidth = BitsPerSecond(8 * 32e6);
   const Plan plan = plan_of(problem.job, 2, 2, 4);
   const IterationModel model(problem);
@@ -389,7 +389,7 @@ TEST_CASE("without shared links the estimate is close to the simulator for all t
     Problem problem{random_topology(rng),
                     heterogeneous_layers(rng, schedules[seed % schedules.size()], syncs[seed % 5]),
                     {1, 0.01, 0.9, 0.5},
-                    {{1, 0, 0, 0, 1}, {1, 0, 0, 0, 1}}};
+                    uniform_roofline({.memory_forward = 0, .memory_backward = 0, .memory_head = 0})};
     Job& job = problem.job;
     job.execution.overlap = rng.below(2) == 0;
     if (rng.below(2) == 0) job.execution.compression = {0.25, 0.5, BitsPerSecond(8e9)};

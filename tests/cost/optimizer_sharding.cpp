@@ -74,10 +74,9 @@ Plan random_sharded_plan(Rng& rng, Problem& problem) {
 /// Devices of 1 s forward and 2 s backward per layer of 1e8 bytes, links of 1e8 bytes per second that share
 /// nothing, and an optimizer step of 1 s per layer.
 Problem regular_problem(int devices, int layers, OptimizerSharding sharding, GradientSync sync) {
-  Problem problem{flat_topology({devices}, link_of(0, 1e8), link_of(0, 1e8)),
-                  chain_job(layers, 5e7, 1e6),
+  Problem problem{flat_topology({devices}, link_of(0, 1e8), link_of(0, 1e8)), chain_job(layers, 5e7, 1e6),
                   Calibration{1, 0, 1, 0},
-                  {{1, 0, 0, 0, 1}, {1, 0, 0, 0, 1}}};
+                  uniform_roofline({.memory_forward = 0, .memory_backward = 0, .memory_head = 0})};
   problem.topology.edit().gpus.front().memory_bandwidth = BitsPerSecond(8 * 8e8);
   problem.job.execution.gradient_sync = sync;
   problem.job.execution.optimizer_sharding = sharding;

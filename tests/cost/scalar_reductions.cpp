@@ -16,7 +16,7 @@ Problem of_deepspeed(int replicas) {
   Problem problem{flat_topology(std::vector(at(replicas), 3), link_of(near, 1e9), link_of(far, 1e9)),
                   chain_job(3, 0, 0),
                   {},
-                  {{1, 0, 0, 0, 1}, {1, 0, 0, 0, 1}}};
+                  uniform_roofline({.memory_forward = 0, .memory_backward = 0, .memory_head = 0})};
   problem.job.training.precision = Precision::fp32;
   problem.job.execution.messaging = Messaging::deepspeed;
   problem.job.execution.schedule = Schedule::one_f_one_b_blocking;

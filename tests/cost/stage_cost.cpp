@@ -94,7 +94,12 @@ Problem random_problem(Rng& rng) {
   return {mixed_topology(),
           random_job(rng),
           {1.5, 1e-3, 0.9, 0.5},
-          {{1.2, 1.1, 2.5, 1e-3, 1}, {1.2, 1.1, 2.5, 1e-3, 1}}};
+          uniform_roofline({.compute = 1.2,
+                            .attention = 1.2,
+                            .memory_forward = 1.1,
+                            .memory_backward = 2.5,
+                            .memory_head = 1.1,
+                            .launch_s = 1e-3})};
 }
 
 std::vector<int> random_devices(Rng& rng, int count) {

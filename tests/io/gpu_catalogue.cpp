@@ -54,6 +54,20 @@ double memory_of(const std::vector<Gpu>& gpus, const std::string& name) {
 
 }  // namespace
 
+// The first generation with tensor cores is Volta, with TF32 Ampere, with fp8 Ada, with fp4 Blackwell.
+TEST_CASE("the generations of NVIDIA's GPUs have the formats that they introduced") {
+  for (const Gpu& gpu : built_in_gpus()) {
+    CAPTURE(gpu.name);
+    const Architecture it = gpu.architecture;
+    const bool is_nvidia = !gpu.drivers.empty() && gpu.name != "K80" && !gpu.name.starts_with("P100");
+    CHECK((it != Architecture::other) == is_nvidia);
+    if (it == Architecture::other) continue;
+    CHECK(gpu.peak_tf32.has_value() == (it >= Architecture::ampere));
+    CHECK(gpu.peak_fp8.has_value() == (it >= Architecture::ada));
+    CHECK(gpu.peak_fp4.has_value() == (it >= Architecture::blackwell));
+  }
+}
+
 TEST_CASE("the built-in catalogue has the common GPUs") {
   const auto gpus = built_in_gpus();
   CHECK(memory_of(gpus, "V100-16GB") == 16e9);

@@ -25,9 +25,8 @@ constexpr double memory_bytes_s = 8e8;  // an optimizer step of one layer moves 
 /// Devices of 1 s forward and 2 s backward per layer.
 Problem sharded_problem(int devices, int layers, OptimizerSharding sharding, GradientSync sync) {
   Problem problem{flat_topology({devices}, link_of(0, bytes_per_s), link_of(0, bytes_per_s)),
-                  chain_job(layers, parameters, 1e6),
-                  Calibration{1, 0, 1, 0},
-                  {{1, 0, 0, 0, 1}, {1, 0, 0, 0, 1}}};
+                  chain_job(layers, parameters, 1e6), Calibration{1, 0, 1, 0},
+                  uniform_roofline({.memory_forward = 0, .memory_backward = 0, .memory_head = 0})};
   problem.topology.edit().gpus.front().memory_bandwidth = BitsPerSecond(8 * memory_bytes_s);
   problem.job.execution.gradient_sync = sync;
   problem.job.execution.optimizer_sharding = sharding;

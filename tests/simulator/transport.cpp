@@ -135,7 +135,8 @@ TEST_CASE("a send over Gloo ends when it begins if the kernel has room for the m
   job.execution.messaging = Messaging::deepspeed;
   job.training.precision = Precision::fp32;
   const auto seconds = [&] {
-    const Problem problem{topology, job, Calibration{1, 0, 1, 0}, {{1, 0, 0, 0, 1}, {1, 0, 0, 0, 1}}};
+    const Problem problem{topology, job, Calibration{1, 0, 1, 0},
+                          uniform_roofline({.memory_forward = 0, .memory_backward = 0, .memory_head = 0})};
     return replay_makespan(iteration_graph(problem, plan_of(job, 2, 1, 2)));
   };
   CHECK(seconds() == Approx(9 + 6 * a + 4 * T));

@@ -34,9 +34,9 @@ class RunTable {
     Job job = chain_job(layers, 0, 1);
     for (Layer& layer : std::get<LayerChain>(job.model).layers) layer.forward = layer.backward = Flops(1);
     const Plan plan = plan_of(job, 1, 1, micro_batches);
-    const RooflineConstants roofline{1, 1, 1, 0.1, 1};
     runs_.push_back(
-        {"", "", std::make_shared<Workload>(Workload{topology_, job, plan, {roofline, roofline}}), 1});
+        {"", "",
+         std::make_shared<Workload>(Workload{topology_, job, plan, uniform_roofline({.launch_s = 0.1})}), 1});
   }
   /// Adds a run of eight tensor-parallel devices of one host that exchange tiny sums.
   void add_local_messages(int layers, int micro_batches) {

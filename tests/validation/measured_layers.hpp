@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,12 +47,17 @@ bool is_used_in_16_bit_fit(const LayerSample& sample);
 /// Returns estimated ÷ measured − 1.
 double relative_error(const LayerSample& sample, const RooflineConstants& roofline);
 
-/// The constants ≥ 0, and compute ≥ 1, with the least sum of squared relative errors of the samples, and of
-/// runs that are simulated with them; `update` is fixed if given. A constant that neither depends on keeps
-/// the initial value of the fit.
-RooflineConstants fit_roofline(const std::vector<LayerSample>& samples,
-                               const std::vector<sim::MeasuredRun>& runs = {},
-                               std::optional<double> update = {});
+/// The constants ≥ 0, and compute ≥ 1, with the least sum of squared relative errors of the samples, whose
+/// GPUs are assumed to be of one generation. A constant that they do not depend on keeps the initial value of
+/// the fit.
+RooflineConstants fit_roofline(const std::vector<LayerSample>& samples);
+
+/// The constants for 16 bits. The runs are simulated, and each set has the same weight, however many runs it
+/// has. `compute` and `attention` are those of a generation, or where it has no runs those of all generations
+/// together; Blackwell has Hopper's `attention`. The other constants are common. Volta's `compute` is then
+/// fitted to samples. `update` is not fitted.
+Roofline::ByArchitecture fit_roofline(const std::vector<std::vector<sim::MeasuredRun>>& sets,
+                                      const std::vector<LayerSample>& volta, double update);
 
 /// Mean absolute value, and the value farthest from 0.
 struct ErrorSummary {

@@ -13,98 +13,39 @@
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
-#include "core/io/text/csv_table.hpp"
 #include "core/io/text/text_file.hpp"
+#include "tests/validation/csv_rows.hpp"
 
 namespace dtfm {
 using namespace io;
 using namespace sim;
 namespace {
 
-constexpr std::size_t csv_limit = 1 << 20;
 constexpr int gpus_per_host = 8;  // of the machines with A100s
 
-struct Degrees {
-  int tensor = 1, data = 1, pipeline = 1;
-};
-
-/// Devices are numbered tensor first, then data, then pipeline. `layers` are the ends of the stages' layers.
-Plan plan_of(const Job& job, const Degrees& degrees, const std::vector<int>& layer_ends) {
-  Plan plan;
-  plan.tensor = degrees.tensor;
-  plan.execution = job.execution;
-  for (int d = 0; d < degrees.data; ++d) {
-    Pipeline pipeline{micro_batch_count(job) / degrees.data, {}};
-    for (int p = 0; p < degrees.pipeline; ++p) {
-      Stage stage{{p == 0 ? 0 : layer_ends[at(p - 1)], layer_ends[at(p)]}, {}};
-      for (int t = 0; t < degrees.tensor; ++t)
-        stage.devices.push_back(t + degrees.tensor * (d + degrees.data * p));
-      pipeline.stages.push_back(std::move(stage));
-    }
-    plan.pipelines.push_back(std::move(pipeline));
-  }
-  return plan;
-}
-
-/// A topology by its text, read only once.
-std::shared_ptr<const Topology> cached_topology(const std::string& text) {
-  static std::map<std::string, std::shared_ptr<const Topology>> known;
-  auto& topology = known[text];
-  if (!topology) topology = std::make_shared<const Topology>(parse_topology(text, "published.yaml", ""));
-  return topology;
-}
-
-/// NVLink of an A100: 300 GB/s in each direction (configs/gpus.yaml). Every host has four cards of 200 Gbps.
+/// Every host has four cards of 200 Gbps, of which a flow uses one.
 std::shared_ptr<const Topology> vtrain_topology(int gpus) {
   if (gpus <= gpus_per_host)
-    return cached_topology(fmt::format(R"(version: 1
-devices: [{{site: lab, hosts: 1, gpus_per_host: {}, gpu: A100-40GB}}]
-links: [{{within: host, latency: 5 us, bandwidth: 2400 Gbps}}]
-)",
-                                       gpus));
-  return cached_topology(fmt::format(R"(version: 1
-devices:
-  - {{site: lab, hosts: {}, gpus_per_host: 8, gpu: A100-80GB, host_uplink: 800 Gbps, host_downlink: 800 Gbps}}
-links:
-  - {{within: host, latency: 5 us, bandwidth: 2400 Gbps}}
-  - {{within: lab, latency: 5 us, bandwidth: 200 Gbps}}
-)",
-                                     gpus / gpus_per_host));
+    return published_topology(fmt::format(
+        "version: 1\ndevices: [{{site: lab, hosts: 1, host: nd-a100-v4, gpus_per_host: {}}}]\n", gpus));
+  return published_topology(
+      fmt::format("version: 1\ndevices: [{{site: lab, hosts: {}, host: dgx-a100, host_uplink: 800 Gbps, "
+                  "host_downlink: 800 "
+                  "Gbps}}]\n",
+                  gpus / gpus_per_host));
 }
 
 /// Several hosts of four GH200. Inside a host and between the GPUs of two hosts: the largest rates of the
 /// measured curves.
 std::shared_ptr<const Topology> gh200_topology(int hosts) {
-  return cached_topology(fmt::format(R"(version: 1
+  return published_topology(fmt::format(R"(version: 1
 devices:
   - {{site: lab, hosts: {}, gpus_per_host: 4, gpu: GH200, host_uplink: 740.8 Gbps, host_downlink: 740.8 Gbps}}
 links:
   - {{within: host, latency: 5 us, bandwidth: 2004.8 Gbps}}
   - {{within: lab, latency: 5 us, bandwidth: 183.2 Gbps}}
 )",
-                                     hosts));
-}
-
-MeasuredRun run_of(std::string name, std::string network, std::shared_ptr<const Topology> topology, Job job,
-                   Plan plan, double seconds) {
-  return {std::move(name), std::move(network),
-          std::make_shared<Workload>(
-              Workload{std::move(topology), std::move(job), std::move(plan), built_in_roofline()}),
-          seconds};
-}
-
-/// The rows of a table as counts, and the cells themselves.
-template <class Row>
-void for_each_row(const std::string& file, std::size_t cells, const Row& row) {
-  const std::string text = read_file(file, csv_limit);
-  CsvTable table(text, file);
-  table.take_header();
-  for (; table.has_row(); table.next()) {
-    table.expect_cells(cells);
-    row(table, [&](std::size_t cell) {
-      return static_cast<int>(table.number(cell, Unit{"", 0}, "a count"));
-    });
-  }
+                                        hosts));
 }
 
 /// The last blocks of the stages. `text` has the layers of each stage, separated by spaces; it counts the
@@ -125,6 +66,38 @@ std::vector<int> block_ends(std::string_view text) {
 
 }  // namespace
 
+Plan published_plan(const Job& job, const Degrees& degrees, const std::vector<int>& layer_ends) {
+  Plan plan;
+  plan.tensor = degrees.tensor;
+  plan.execution = job.execution;
+  for (int d = 0; d < degrees.data; ++d) {
+    Pipeline pipeline{micro_batch_count(job) / degrees.data, {}};
+    for (int p = 0; p < degrees.pipeline; ++p) {
+      Stage stage{{p == 0 ? 0 : layer_ends[at(p - 1)], layer_ends[at(p)]}, {}};
+      for (int t = 0; t < degrees.tensor; ++t)
+        stage.devices.push_back(t + degrees.tensor * (d + degrees.data * p));
+      pipeline.stages.push_back(std::move(stage));
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+std::shared_ptr<const Topology> published_topology(const std::string& text) {
+  static std::map<std::string, std::shared_ptr<const Topology>> known;
+  auto& topology = known[text];
+  if (!topology) topology = std::make_shared<const Topology>(parse_topology(text, "published.yaml", ""));
+  return topology;
+}
+
+MeasuredRun published_run(std::string name, std::string network, std::shared_ptr<const Topology> topology,
+                          Job job, Plan plan, double seconds) {
+  return {std::move(name), std::move(network),
+          std::make_shared<Workload>(
+              Workload{std::move(topology), std::move(job), std::move(plan), built_in_roofline()}),
+          seconds};
+}
+
 std::vector<MeasuredRun> read_vtrain_runs(const std::string& file) {
   std::vector<MeasuredRun> runs;
   for_each_row(file, 11, [&](const CsvTable& table, const auto& count) {
@@ -141,36 +114,14 @@ parallelism: {{schedule: 1f1b, gradient_sync: ring, tensor: {}, sequence_paralle
                         "vtrain.yaml");
     std::vector<int> ends;
     for (int p = 1; p <= degrees.pipeline; ++p) ends.push_back(layers / degrees.pipeline * p);
-    Plan plan = plan_of(job, degrees, ends);
-    runs.push_back(run_of(fmt::format("{} layers of {}, batch {} by {}, {} × {} × {}", layers, count(3),
-                                      count(1), count(2), degrees.tensor, degrees.data, degrees.pipeline),
-                          fmt::format("{} GPUs", gpus), vtrain_topology(gpus), std::move(job),
-                          std::move(plan), table.number(10, Unit{"s", 0}, "the time")));
+    Plan plan = published_plan(job, degrees, ends);
+    runs.push_back(
+        published_run(fmt::format("{} layers of {}, batch {} by {}, {} × {} × {}", layers, count(3), count(1),
+                                  count(2), degrees.tensor, degrees.data, degrees.pipeline),
+                      fmt::format("{} GPUs", gpus), vtrain_topology(gpus), std::move(job), std::move(plan),
+                      table.number(10, Unit{"s", 0}, "the time")));
   });
   return runs;
-}
-
-namespace {
-
-/// Every second run, beginning with `first`, with at most this tensor degree.
-std::vector<MeasuredRun> half_of_vtrain_runs(const std::string& file, std::size_t first, int max_tensor) {
-  std::vector<MeasuredRun> all = read_vtrain_runs(file), half;
-  for (std::size_t i = first; i < all.size(); i += 2)
-    if (all[i].work->plan.tensor <= max_tensor) half.push_back(std::move(all[i]));
-  return half;
-}
-
-}  // namespace
-
-std::vector<MeasuredRun> roofline_fit_runs(const std::string& data) {
-  std::vector<MeasuredRun> fitted = half_of_vtrain_runs(data + "/measured/vtrain-one-host.csv", 0, 1);
-  for (MeasuredRun& run : half_of_vtrain_runs(data + "/measured/vtrain-many-hosts.csv", 0, gpus_per_host))
-    fitted.push_back(std::move(run));
-  return fitted;
-}
-
-std::vector<MeasuredRun> roofline_test_runs(const std::string& file) {
-  return half_of_vtrain_runs(file, 1, gpus_per_host);
 }
 
 std::vector<MeasuredRun> read_gh200_runs(const std::string& data) {
@@ -194,11 +145,11 @@ parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, tensor: {}, sequenc
     job.profiles = {profile};
     const double first = table.number(8, Unit{"s", 0}, "a time"),
                  second = table.number(9, Unit{"s", 0}, "a time");
-    Plan plan = plan_of(job, degrees, block_ends(table.cells()[7].text));
-    runs.push_back(run_of(fmt::format("batch {} by {}, {} × {} × {}", count(6), count(5), degrees.tensor,
-                                      degrees.data, degrees.pipeline),
-                          fmt::format("{} hosts", count(0)), gh200_topology(count(0)), std::move(job),
-                          std::move(plan), (first + second) / 2));
+    Plan plan = published_plan(job, degrees, block_ends(table.cells()[7].text));
+    runs.push_back(published_run(fmt::format("batch {} by {}, {} × {} × {}", count(6), count(5),
+                                             degrees.tensor, degrees.data, degrees.pipeline),
+                                 fmt::format("{} hosts", count(0)), gh200_topology(count(0)), std::move(job),
+                                 std::move(plan), (first + second) / 2));
     runs.back().peak_memory_bytes = table.number(11, Unit{"B", 0}, "the memory");
   });
   return runs;

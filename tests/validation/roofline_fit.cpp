@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -12,9 +13,64 @@
 namespace dtfm {
 namespace {
 
+constexpr double tolerance = 1e-9, most = 1e6;
+
 /// `launch` in ms, so that all are of a magnitude of 1.
 RooflineConstants constants_of(const Eigen::VectorXd& c) {
-  return {c[0], c[1], c[2], c[3] * 1e-3, c[4]};
+  return {.compute = c[0],
+          .attention = c[0],
+          .memory_forward = c[1],
+          .memory_backward = c[2],
+          .memory_head = c[1],
+          .launch_s = c[3] * 1e-3,
+          .update = c[4]};
+}
+
+/// The unknowns of the fit to runs: first `compute` of the generations in `fitted_compute`, then `attention`
+/// of those in `fitted_attention`, then the common constants.
+constexpr std::array fitted_compute = {Architecture::ampere, Architecture::hopper, Architecture::blackwell};
+constexpr std::array fitted_attention = {Architecture::ampere, Architecture::hopper};
+constexpr int common_begin = static_cast<int>(fitted_compute.size() + fitted_attention.size()),
+              unknown_count = common_begin + 5;
+
+/// Here, of generations without a fit of their own, `compute` and `attention` are 1. Blackwell has Hopper's
+/// `attention`, because its runs have short sequences.
+Roofline::ByArchitecture run_constants_of(const Eigen::VectorXd& c, double update) {
+  Roofline::ByArchitecture constants;
+  constants.fill({.memory_forward = c[common_begin],
+                  .memory_backward = c[common_begin + 1],
+                  .memory_head = c[common_begin + 2],
+                  .launch_s = c[common_begin + 3] * 1e-3,
+                  .tensor_launch = c[common_begin + 4],
+                  .update = update});
+  const auto of = [&](Architecture it) -> RooflineConstants& {
+    return constants[static_cast<std::size_t>(it)];
+  };
+  int i = 0;
+  for (const Architecture it : fitted_compute) of(it).compute = c[i++];
+  for (const Architecture it : fitted_attention) of(it).attention = c[i++];
+  of(Architecture::blackwell).attention = of(Architecture::hopper).attention;
+  return constants;
+}
+
+/// Errors of all runs, each divided by the root of the number of runs in its set.
+Eigen::VectorXd weighted_errors(const std::vector<std::vector<sim::MeasuredRun>>& sets,
+                                const Roofline::ByArchitecture& constants) {
+  std::vector<sim::MeasuredRun> runs;
+  std::vector<double> weights;
+  for (const std::vector<sim::MeasuredRun>& set : sets)
+    for (const sim::MeasuredRun& run : set) {
+      runs.push_back(run);
+      sim::Workload work = *run.work;
+      work.roofline.bits_16 = constants;
+      runs.back().work = std::make_shared<const sim::Workload>(std::move(work));
+      weights.push_back(1 / std::sqrt(static_cast<double>(set.size())));
+    }
+  const std::vector<double> errors = relative_errors(runs, Calibration(), omp_get_max_threads());
+  Eigen::VectorXd weighted(std::ssize(errors));
+  for (std::size_t i = 0; i < errors.size(); ++i)
+    weighted[static_cast<Eigen::Index>(i)] = weights[i] * errors[i];
+  return weighted;
 }
 
 double estimated_s(const LayerSample& sample, const RooflineConstants& roofline) {
@@ -31,49 +87,77 @@ double estimated_s(const LayerSample& sample, const RooflineConstants& roofline)
   return 0;
 }
 
-std::vector<double> errors_of(const std::vector<sim::MeasuredRun>& runs, const RooflineConstants& roofline) {
-  std::vector<sim::MeasuredRun> changed = runs;
-  for (sim::MeasuredRun& run : changed) {
-    sim::Workload work = *run.work;
-    work.roofline = {roofline, roofline};
-    run.work = std::make_shared<const sim::Workload>(std::move(work));
-  }
-  return relative_errors(changed, Calibration(), omp_get_max_threads());
-}
-
 }  // namespace
 
 bool is_launch_bound(const LayerSample& sample, const Roofline& roofline) {
-  const RooflineConstants& constants = roofline.of(sample.training);
-  return estimated_s(sample, constants) <= constants.launch_s;
+  const RooflineConstants& constants = roofline.of(sample.gpu, sample.training);
+  return estimated_s(sample, constants) <=
+         constants.launch_s * (sample.tensor > 1 ? constants.tensor_launch : 1);
 }
 
 double relative_error(const LayerSample& sample, const RooflineConstants& roofline) {
   return estimated_s(sample, roofline) / sample.seconds - 1;
 }
 
-RooflineConstants fit_roofline(const std::vector<LayerSample>& samples,
-                               const std::vector<sim::MeasuredRun>& runs, std::optional<double> update) {
-  constexpr double tolerance = 1e-9, most = 1e6;
+RooflineConstants fit_roofline(const std::vector<LayerSample>& samples) {
   const auto residuals = [&](const Eigen::VectorXd& x) -> Eigen::VectorXd {
-    std::vector<double> errors;
-    for (const LayerSample& sample : samples) errors.push_back(relative_error(sample, constants_of(x)));
-    if (!runs.empty())
-      for (const double error : errors_of(runs, constants_of(x))) errors.push_back(error);
-    return Eigen::Map<const Eigen::VectorXd>(errors.data(), std::ssize(errors));
+    Eigen::VectorXd errors(std::ssize(samples));
+    for (Eigen::Index i = 0; i < errors.size(); ++i)
+      errors[i] = relative_error(samples[static_cast<std::size_t>(i)], constants_of(x));
+    return errors;
   };
   sim::Bounds bounds{Eigen::VectorXd::Zero(5), Eigen::VectorXd::Constant(5, most)};
   bounds.low[0] = 1;  // no matrix product exceeds the peak
-  if (update) bounds.low[4] = bounds.high[4] = *update;
   Eigen::VectorXd start(5);
   start << 1, 2, 4, 1, 2;
   return constants_of(sim::least_squares(residuals, start, bounds, tolerance).x);
 }
 
+Roofline::ByArchitecture fit_roofline(const std::vector<std::vector<sim::MeasuredRun>>& sets,
+                                      const std::vector<LayerSample>& volta, double update) {
+  sim::Bounds bounds{Eigen::VectorXd::Zero(unknown_count), Eigen::VectorXd::Constant(unknown_count, most)};
+  bounds.low.head(common_begin).setOnes();  // no product exceeds the peak
+  bounds.low[unknown_count - 1] = 1;        // sequence parallelism takes no kernel away
+  Eigen::VectorXd start(unknown_count);
+  start << 1.3, 1.8, 2, 3, 5, 1, 5, 5, 1, 1.7;
+  const Eigen::VectorXd fitted =
+      sim::least_squares(
+          [&](const Eigen::VectorXd& x) { return weighted_errors(sets, run_constants_of(x, update)); }, start,
+          bounds, 1e-5)
+          .x;
+  Roofline::ByArchitecture constants = run_constants_of(fitted, update);
+  // One `compute` and one `attention` for all generations, with these common constants.
+  const auto with_other = [&](const Eigen::VectorXd& x) {
+    Roofline::ByArchitecture result = constants;
+    for (RooflineConstants& it : result) it.compute = x[0], it.attention = x[1];
+    return result;
+  };
+  const Eigen::VectorXd other =
+      sim::least_squares([&](const Eigen::VectorXd& x) { return weighted_errors(sets, with_other(x)); },
+                         Eigen::Vector2d(1.6, 4), {Eigen::Vector2d::Ones(), Eigen::Vector2d::Constant(most)},
+                         1e-5)
+          .x;
+  for (const Architecture it :
+       {Architecture::other, Architecture::volta, Architecture::turing, Architecture::ada})
+    constants[static_cast<std::size_t>(it)] = with_other(other)[static_cast<std::size_t>(it)];
+  RooflineConstants& of_volta = constants[static_cast<std::size_t>(Architecture::volta)];
+  const auto errors = [&](const Eigen::VectorXd& x) -> Eigen::VectorXd {
+    RooflineConstants changed = of_volta;
+    changed.compute = x[0];
+    Eigen::VectorXd result(std::ssize(volta));
+    for (Eigen::Index i = 0; i < result.size(); ++i)
+      result[i] = relative_error(volta[static_cast<std::size_t>(i)], changed);
+    return result;
+  };
+  const Eigen::VectorXd one = Eigen::VectorXd::Ones(1);
+  of_volta.compute = sim::least_squares(errors, one, {one, most * one}, tolerance).x[0];
+  return constants;
+}
+
 ErrorSummary summary(const std::vector<LayerSample>& samples, const Roofline& roofline) {
   ErrorSummary result;
   for (const LayerSample& sample : samples) {
-    const double error = relative_error(sample, roofline.of(sample.training));
+    const double error = relative_error(sample, roofline.of(sample.gpu, sample.training));
     result.mean += std::abs(error);
     if (std::abs(error) > std::abs(result.worst)) result.worst = error;
     ++result.count;
@@ -86,8 +170,7 @@ std::vector<ProfileErrors> errors_by_profile(const std::vector<LayerSample>& sam
   const std::vector<LayerSample> fitted = filter_samples(
       samples, [](const auto& it) { return is_used_in_fit(it) && it.what != LayerSample::Quantity::update; });
   const auto fitted_where = [&](const auto& holds) {
-    const RooflineConstants constants = fit_roofline(filter_samples(fitted, holds));
-    return Roofline{constants, constants};
+    return uniform_roofline(fit_roofline(filter_samples(fitted, holds)));
   };
   std::vector<ProfileErrors> result;
   for (const LayerSample& sample : fitted) {

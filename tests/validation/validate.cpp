@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,8 @@
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
+#include "simulator/calibration/prediction.hpp"
+#include "tests/validation/cluster_runs.hpp"
 #include "tests/validation/estimates.hpp"
 #include "tests/validation/measured_all_reduces.hpp"
 #include "tests/validation/measured_layers.hpp"
@@ -155,12 +159,33 @@ void validate_memory(const std::vector<MeasuredRun>& runs) {
   fmt::print("{} runs, mean absolute error {:.1f} %\n", runs.size(), 100 * mean_absolute(errors));
 }
 
-void print_roofline_test(const std::string& file) {
-  const std::vector<MeasuredRun> runs = roofline_test_runs(file);
-  fmt::print(
-      "{} runs to which the roofline is not fitted, without tensor groups across hosts: mean absolute error "
-      "{:.1f} %\n",
-      runs.size(), 100 * mean_absolute(relative_errors(runs, Calibration(), omp_get_max_threads())));
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// Prints runs of a cluster estimated with neutral constants; the errors of those that the roofline is not
+/// fitted to on a line of their own.
+void validate_cluster(const char* what, const std::vector<MeasuredRun>& runs) {
+  const std::vector<double> errors = estimate_errors(runs);
+  fmt::print("\n{}, estimated with neutral constants\n", what);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    fmt::print("{:14} {:60} {:8.4f} s {:9.4f} s {:+6.1f} %\n", runs[i].network, runs[i].name, runs[i].seconds,
+               runs[i].seconds * (1 + errors[i]), 100 * errors[i]);
+  const auto print_errors = [](const char* which, const std::vector<double>& of) {
+    const double worst =
+        *std::max_element(of.begin(), of.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
+    fmt::print("{}: {} runs, mean absolute error {:.1f} %, bias {:+.1f} %, worst {:+.1f} %\n", which,
+               of.size(), 100 * mean_absolute(of), 100 * mean(of), 100 * worst);
+  };
+  print_errors("all", errors);
+  print_errors("every second, not fitted", estimate_errors(half_of(runs, 1)));
+  int inside = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const PublishedErrors& kind =
+        published_errors(runs[i].work->problem_with(Calibration()), runs[i].work->plan);
+    inside += std::abs(std::log(1 + errors[i])) <= std::log(prediction_factor(kind)) ? 1 : 0;
+  }
+  fmt::print("{} of {} in their intervals\n", inside, runs.size());
 }
 
 void validate_published(const std::string& data) {
@@ -172,13 +197,16 @@ void validate_published(const std::string& data) {
                     many_hosts = data + "/measured/vtrain-many-hosts.csv";
   validate_published("vTrain, one host of A100", read_vtrain_runs(one_host));
   validate_left_out(read_vtrain_runs(one_host), 3);
-  print_roofline_test(one_host);
   validate_published("Sailor, OPT-350M on GH200", read_gh200_runs(data));
   validate_left_out(read_gh200_runs(data), 1);
   validate_memory(read_gh200_runs(data));
   validate_published("vTrain, many hosts of A100", read_vtrain_runs(many_hosts));
   validate_left_out(read_vtrain_runs(many_hosts), 3);
-  print_roofline_test(many_hosts);
+  validate_cluster("vTrain, one host of A100", read_vtrain_runs(one_host));
+  validate_cluster("vTrain, many hosts of A100", read_vtrain_runs(many_hosts));
+  validate_cluster("nanotron, H100", timed_runs(read_nanotron_runs(data)));
+  validate_cluster("SimuMax, B200", timed_runs(read_simumax_runs(data)));
+  validate_cluster("llm-foundry, FSDP", timed_runs(read_fsdp_runs(data)));
 }
 
 /// Prints measured all-reduces, simulated without and with the transport of their library.
@@ -196,11 +224,18 @@ void validate_all_reduces(const std::string& file) {
              100 * mean_absolute(without), 100 * mean_absolute(with));
 }
 
-void print(const char* what, const RooflineConstants& roofline) {
+void print(std::string_view what, const RooflineConstants& roofline) {
   fmt::print(
-      "{:14} compute {:.3f}, memory forward {:.3f}, backward {:.3f}, launch {:.3f} ms, update {:.3f}\n", what,
-      roofline.compute, roofline.memory_forward, roofline.memory_backward, roofline.launch_s * 1e3,
-      roofline.update);
+      "{:14} compute {:.3f}, attention {:.3f}, memory forward {:.3f}, backward {:.3f}, head {:.3f}, launch "
+      "{:.3f} ms (× {:.3f} with sequence parallelism), update {:.3f}\n",
+      what, roofline.compute, roofline.attention, roofline.memory_forward, roofline.memory_backward,
+      roofline.memory_head, roofline.launch_s * 1e3, roofline.tensor_launch, roofline.update);
+}
+
+void print(const char* what, const Roofline::ByArchitecture& roofline) {
+  fmt::print("{}\n", what);
+  for (const ArchitectureTraits& row : architecture_table())
+    print(row.name, roofline[static_cast<std::size_t>(row.kind)]);
 }
 
 void print(const std::string& what, const ErrorSummary& errors) {
@@ -276,12 +311,13 @@ void validate_roofline(const std::string& configs, const std::string& data) {
   const std::vector<LayerSample> samples = read_measured_layers(configs, data);
   const Roofline in_use = built_in_roofline();
   fmt::print("\nroofline\n");
-  print("16-bit", in_use.bits_16);
-  print("fitted", fit_roofline(filter_samples(samples, is_used_in_16_bit_fit), roofline_fit_runs(data),
-                               in_use.bits_32.update));
+  const double update = in_use.bits_32.front().update;
+  print("16-bit, in use", in_use.bits_16);
+  print("16-bit, fitted",
+        fit_roofline(roofline_fit_runs(data), filter_samples(samples, is_used_in_16_bit_fit), update));
   const std::vector<LayerSample> fitted = filter_samples(samples, is_used_in_fit);
   print("V100, 16 bits", summary(filter_samples(samples, is_used_in_16_bit_fit), in_use));
-  print("32-bit", in_use.bits_32);
+  print("32-bit", in_use.bits_32.front());
   print("fitted", fit_roofline(fitted));
   for (const ProfileErrors& errors : errors_by_profile(samples)) {
     print(errors.profile, errors.fitted);

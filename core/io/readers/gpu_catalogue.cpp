@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/kind_table.hpp"
 #include "core/io/text/suggest.hpp"
 
 namespace dtfm::io {
@@ -95,8 +96,8 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
   std::map<std::string, std::string> first_seen;
   for (const YamlValue& item : list.list()) {
     const YamlMap map =
-        item.map({"name", "driver", "memory", "peak", "peak_tf32", "peak_fp32", "peak_fp8", "peak_fp4",
-                  "memory_bandwidth", "interconnect", "nvlink", "host_link", "price"});
+        item.map({"name", "driver", "architecture", "memory", "peak", "peak_tf32", "peak_fp32", "peak_fp8",
+                  "peak_fp4", "memory_bandwidth", "interconnect", "nvlink", "host_link", "price"});
     const YamlValue name = map.required("name"), memory = map.required("memory");
     const auto [seen, is_new] = first_seen.emplace(name.text(), name.where());
     if (!is_new)
@@ -112,6 +113,8 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
     gpu.nvlink = optional_rate(map, "nvlink");
     gpu.host_link = optional_rate(map, "host_link");
     if (const auto price = map.optional("price")) gpu.price = price->price();
+    if (const auto architecture = map.optional("architecture"))
+      gpu.architecture = architecture_table()[architecture->choice(names_in(architecture_table()))].kind;
     if (const auto driver = map.optional("driver")) gpu.drivers = read_driver_names(*driver);
     if (gpu.memory.value() == 0) throw memory.value_error("must be above zero");
   }

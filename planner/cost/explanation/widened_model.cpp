@@ -20,7 +20,7 @@ double ratio(double wide, double narrow) {
 
 ProfileRow estimated(const Problem& problem, const Gpu& gpu, const Layer& kind, const ProfileRow& row) {
   const Job& job = problem.job;
-  RooflineConstants roofline = problem.roofline.of(job.training);
+  RooflineConstants roofline = problem.roofline.of(gpu, job.training);
   roofline.launch_s = 0;  // so that the ratio of two estimates is that of the device's work
   return job.efficiency
              ? analytic_row(gpu, kind, job.training, *job.efficiency, row.micro_batch, {.tensor = row.tensor})

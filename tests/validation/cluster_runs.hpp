@@ -1,0 +1,45 @@
+// Published iterations on clusters of A100, H100 and B200 (data/measured), as a user without a profile would
+// describe them: known hosts, and the job as its trainer runs it. `data` is the folder of measured/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/calibration/measured_run.hpp"
+
+namespace dtfm {
+
+/// A measured run, with facts that MeasuredRun lacks.
+struct ClusterRun {
+  sim::MeasuredRun run;           // `seconds` is 0 if it ran out of memory
+  bool has_slow_network = false;  // measured just before the run, and far below that of other jobs
+  double allocated_bytes = 0, reserved_bytes = 0;  // of PyTorch's allocator; 0: unknown
+};
+
+/// nanotron on 1 to 64 hosts of 8 H100: Llama-like models. Memory is that of rank 0: allocated after the
+/// backward pass, reserved over the iteration.
+std::vector<ClusterRun> read_nanotron_runs(const std::string& data);
+/// Megatron-LM on a host of 8 B200: Llama 3, cut to a few layers. Memory is that of the rank with the highest
+/// peak.
+std::vector<ClusterRun> read_simumax_runs(const std::string& data);
+/// FSDP on 1 to 64 hosts of 8 A100 or H100: MPT.
+std::vector<ClusterRun> read_fsdp_runs(const std::string& data);
+
+/// The runs that did not run out of memory, on healthy networks.
+std::vector<sim::MeasuredRun> timed_runs(const std::vector<ClusterRun>& runs);
+/// Every second run, beginning with `first`.
+std::vector<sim::MeasuredRun> half_of(const std::vector<sim::MeasuredRun>& runs, std::size_t first);
+
+/// All timed runs without a profile: vTrain's, nanotron's, SimuMax's and llm-foundry's.
+std::vector<sim::MeasuredRun> read_unprofiled_runs(const std::string& data);
+
+/// Estimated ÷ measured − 1 of each run, with neutral constants. By the formulas of the planner: the
+/// simulator does not take on the messages of FSDP on 512 devices, and agrees with them on the others.
+std::vector<double> estimate_errors(const std::vector<sim::MeasuredRun>& runs);
+
+/// The runs to which the roofline is fitted, by set: every second one of each; of nanotron, SimuMax and
+/// llm-foundry those on at most two hosts, because the network weighs most on more; of vTrain those with
+/// tensor-parallel groups inside a host.
+std::vector<std::vector<sim::MeasuredRun>> roofline_fit_runs(const std::string& data);
+
+}  // namespace dtfm
