@@ -13,15 +13,15 @@
 namespace dtfm {
 
 /// A smooth roofline for the device, and the host as a floor: kernels are launched ahead of their execution,
-/// so a pass takes as long as the slower of the two. For A FLOPs of fused attention without the masked part,
-/// F other FLOPs, and M bytes of memory traffic,
+/// so a pass takes as long as the slower of the two. For A FLOPs of fused causal attention without the masked
+/// part, F other FLOPs, and M bytes of memory traffic,
 ///
 ///   seconds = max((compute · F + attention · A) ÷ peak + memory · M ÷ bandwidth, launch).
 ///
 /// A fused attention kernel, which stores no scores, skips what a causal mask hides, and its backward
 /// computes the scores again: A of the backward is 2.5 times that of the forward (FlashAttention-2, arXiv
-/// 2307.08691, section 4.1). Attention that stores its scores consists of matrix products like others, and
-/// counts in F.
+/// 2307.08691, section 4.1). Attention that masks nothing or stores its scores counts in F, like any other
+/// matrix product.
 ///
 /// `memory` is `memory_forward` or `memory_backward` in blocks, and `memory_head` in both directions of head
 /// and embedding, which have few kernels and no floor. M is what the forward keeps for the backward, plus the

@@ -15,34 +15,53 @@ namespace {
 
 constexpr std::size_t size = CalibrationUncertainty::size;
 
-constexpr std::array published = {
-    PublishedErrors{"published runs, several sites", 0.167, 50},
-    PublishedErrors{"published runs, profiled layer times", 0.07, 15},
-    PublishedErrors{"published runs, estimated layer times, Ampere, one host", 0.097, 141},
-    PublishedErrors{"published runs, estimated layer times, Ampere, several hosts", 0.105, 43},
-    PublishedErrors{"published runs, estimated layer times, Hopper, one host", 0.055, 14},
-    PublishedErrors{"published runs, estimated layer times, Hopper, 2 to 8 hosts", 0.0506, 23},
-    PublishedErrors{"published runs, estimated layer times, Hopper, more hosts", 0.337, 25},
-    PublishedErrors{"published runs, estimated layer times, Blackwell, one host", 0.0805, 9},
-    PublishedErrors{"published runs, estimated layer times, another generation, one host", 0.147, 164},
-    PublishedErrors{"published runs, estimated layer times, another generation, several hosts", 0.231, 91},
+constexpr PublishedErrors across_sites{"published runs, several sites", 0.167, 50},
+    profiled{"published runs, profiled layer times", 0.07, 15};
+
+/// Runs with estimated layer times on at most `max_hosts` hosts of one site.
+struct EstimatedErrors {
+  Architecture architecture;  // `other` stands for all
+  std::size_t max_hosts;
+  PublishedErrors errors;
 };
 
-/// Errors of runs with estimated layer times on so many hosts of one site.
+constexpr std::size_t any_number = static_cast<std::size_t>(-1);
+
+/// The first row that fits applies.
+constexpr std::array estimated = {
+    EstimatedErrors{Architecture::ampere,
+                    1,
+                    {"published runs, estimated layer times, Ampere, one host", 0.097, 141}},
+    EstimatedErrors{Architecture::ampere,
+                    any_number,
+                    {"published runs, estimated layer times, Ampere, several hosts", 0.105, 43}},
+    EstimatedErrors{Architecture::hopper,
+                    1,
+                    {"published runs, estimated layer times, Hopper, one host", 0.055, 14}},
+    EstimatedErrors{Architecture::hopper,
+                    8,
+                    {"published runs, estimated layer times, Hopper, 2 to 8 hosts", 0.0506, 23}},
+    EstimatedErrors{Architecture::hopper,
+                    any_number,
+                    {"published runs, estimated layer times, Hopper, more hosts", 0.337, 25}},
+    EstimatedErrors{Architecture::blackwell,
+                    1,
+                    {"published runs, estimated layer times, Blackwell, one host", 0.0805, 9}},
+    EstimatedErrors{Architecture::other,
+                    1,
+                    {"published runs, estimated layer times, other generations, one host", 0.147, 164}},
+    EstimatedErrors{Architecture::other,
+                    any_number,
+                    {"published runs, estimated layer times, other generations, several hosts", 0.231, 91}},
+};
+
 const PublishedErrors& estimated_errors(Architecture architecture, std::size_t hosts) {
-  constexpr std::size_t few_hosts = 8;
-  switch (architecture) {
-    case Architecture::ampere:
-      return published[hosts == 1 ? 2 : 3];
-    case Architecture::hopper:
-      return published[hosts == 1 ? 4 : hosts <= few_hosts ? 5 : 6];
-    case Architecture::blackwell:
-      if (hosts == 1) return published[7];
-      break;
-    default:
-      break;
-  }
-  return published[hosts == 1 ? 8 : 9];
+  return std::ranges::find_if(estimated,
+                              [&](const EstimatedErrors& row) {
+                                return hosts <= row.max_hosts && (row.architecture == architecture ||
+                                                                  row.architecture == Architecture::other);
+                              })
+      ->errors;
 }
 
 /// Moves the i-th constant by one standard deviation, downward if a share would exceed 1. Returns the change.
@@ -77,8 +96,10 @@ double prediction_factor(const Calibration& constants, const CalibrationUncertai
       student_critical_value(1 - confidence_level, spread.degrees_of_freedom) * std::sqrt(variance)));
 }
 
-std::span<const PublishedErrors> published_errors_table() {
-  return published;
+std::vector<PublishedErrors> published_errors_table() {
+  std::vector<PublishedErrors> table = {across_sites, profiled};
+  for (const EstimatedErrors& row : estimated) table.push_back(row.errors);
+  return table;
 }
 
 const PublishedErrors& published_errors(const Problem& problem, const Plan& plan) {
@@ -96,8 +117,8 @@ const PublishedErrors& published_errors(const Problem& problem, const Plan& plan
         if (!profile || profile->source == LayerProfile::Source::estimated)
           unprofiled.insert(gpu ? gpu->architecture : Architecture::other);
       }
-  if (sites.size() > 1) return published[0];
-  if (unprofiled.empty()) return published[1];
+  if (sites.size() > 1) return across_sites;
+  if (unprofiled.empty()) return profiled;
   const PublishedErrors* worst = nullptr;
   for (const Architecture architecture : unprofiled)
     if (const PublishedErrors& it = estimated_errors(architecture, hosts.size());

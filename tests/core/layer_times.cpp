@@ -86,11 +86,19 @@ TEST_CASE("a profile with one micro-batch size is scaled by the ratio of rooflin
   // The time to launch kernels is limited to the measured 1 and 2 s, and the work takes less at either size.
   RooflineConstants launches = constants;
   launches.launch_s = 5;
-  launches.tensor_launch = 3;
   const Problem launched{topology, job, {}, uniform_roofline(launches)};
   const LayerTime floor = LayerTimes(launched, job.execution, {1}).of(1, 0, 1);
   CHECK(floor.forward_s == Approx(1));
   CHECK(floor.backward_s == Approx(2));
+  // Work of 0.3 s becomes one of 0.6 s, above a floor of 0.4 s, which `tensor_launch` raises in tensor groups
+  // only.
+  const RooflineConstants short_launch{.compute = 0.3e12 / (2 * forward_flops),
+                                       .memory_forward = 0,
+                                       .memory_backward = 0,
+                                       .launch_s = 0.4,
+                                       .tensor_launch = 3};
+  const Problem above{topology, job, {}, uniform_roofline(short_launch)};
+  CHECK(LayerTimes(above, job.execution, {1}).of(1, 0, 1).forward_s == Approx(0.6 / 0.4));
   // At a tensor degree that was not measured: half of that.
   CHECK(LayerTimes(problem, job.execution, {2}).of(1, 0, 2).forward_s == Approx(forward_s / 2));
   Topology unknown = topology;

@@ -56,3 +56,54 @@ TEST_CASE("exact constants leave only the spread of the runs and zero time has n
         Approx(std::exp(student_critical_value(0.05, 10) * 0.05)));
   CHECK(prediction_factor(constants, spread, [](const Calibration&) { return 0.0; }) == 1);
 }
+
+namespace {
+
+/// Source of the errors of a plan with one device per entry, each on a host of its own unless `hosts` is
+/// smaller; −1: a device without a GPU.
+std::string_view source_of(const std::vector<int>& gpus, int hosts, bool is_profiled = false) {
+  Topology topology;
+  topology.gpus.resize(3);
+  topology.gpus[0].name = "H";
+  topology.gpus[0].architecture = Architecture::hopper;
+  topology.gpus[1].name = "A";
+  topology.gpus[1].architecture = Architecture::ampere;
+  topology.gpus[2].name = "B";
+  topology.gpus[2].architecture = Architecture::blackwell;
+  Plan plan;
+  plan.pipelines.resize(1);
+  Job job;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    Device device;
+    device.gpu = gpus[i];
+    device.host = static_cast<int>(i) % hosts;
+    topology.devices.push_back(device);
+    Stage stage;
+    stage.devices = {static_cast<int>(i)};
+    plan.pipelines[0].stages.push_back(stage);
+  }
+  if (is_profiled) {
+    LayerProfile profile;
+    profile.gpu = "H";
+    job.profiles = {profile};
+  }
+  return published_errors({topology, job, {}, {}}, plan).source;
+}
+
+}  // namespace
+
+TEST_CASE("default intervals depend on the generation and on the number of hosts") {
+  const std::string kind = "published runs, estimated layer times, ";
+  CHECK(source_of({0}, 1) == kind + "Hopper, one host");
+  CHECK(source_of(std::vector<int>(8, 0), 8) == kind + "Hopper, 2 to 8 hosts");
+  CHECK(source_of(std::vector<int>(9, 0), 9) == kind + "Hopper, more hosts");
+  CHECK(source_of({1, 1}, 2) == kind + "Ampere, several hosts");
+  CHECK(source_of({2, 2}, 1) == kind + "Blackwell, one host");
+  CHECK(source_of({2, 2}, 2) == kind + "other generations, several hosts");
+  CHECK(source_of({-1}, 1) == kind + "other generations, one host");
+  // Of several generations, the one with the largest error.
+  CHECK(source_of({0, 1}, 1) == kind + "Ampere, one host");
+  CHECK(source_of({0, -1}, 1) == kind + "other generations, one host");
+  CHECK(source_of({0, 0}, 1, true) == "published runs, profiled layer times");
+  CHECK(source_of({0, 1}, 1, true) == kind + "Ampere, one host");
+}

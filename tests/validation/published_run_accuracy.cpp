@@ -49,12 +49,12 @@ TEST_CASE("iterations on clusters without a profile are estimated within the err
     double mean, bias, other_half;  // upper bounds on absolute values
   };
   const std::vector<Set> sets = {
-      {"vTrain, one host", read_vtrain_runs(data + "/measured/vtrain-one-host.csv"), 120, 0.085, 0.04, 0.09},
-      {"vTrain, many hosts", read_vtrain_runs(data + "/measured/vtrain-many-hosts.csv"), 36, 0.085, 0.07,
-       0.11},
-      {"nanotron", timed_runs(read_nanotron_runs(data)), 48, 0.14, 0.12, 0.11},
-      {"SimuMax", timed_runs(read_simumax_runs(data)), 9, 0.08, 0.05, 0.1},
-      {"llm-foundry", timed_runs(read_fsdp_runs(data)), 42, 0.06, 0.03, 0.06}};
+      {"vTrain, one host", read_vtrain_runs(data + "/measured/vtrain-one-host.csv"), 120, 0.082, 0.025, 0.086},
+      {"vTrain, many hosts", read_vtrain_runs(data + "/measured/vtrain-many-hosts.csv"), 36, 0.075, 0.06,
+       0.095},
+      {"nanotron", timed_runs(read_nanotron_runs(data)), 48, 0.13, 0.11, 0.105},
+      {"SimuMax", timed_runs(read_simumax_runs(data)), 9, 0.075, 0.05, 0.095},
+      {"llm-foundry", timed_runs(read_fsdp_runs(data)), 42, 0.05, 0.02, 0.05}};
   for (const Set& set : sets) {
     CAPTURE(set.name);
     CHECK(set.runs.size() == set.count);
@@ -68,11 +68,15 @@ TEST_CASE("iterations on clusters without a profile are estimated within the err
 
 TEST_CASE("estimates of clusters are those of the simulator") {
   if (!has_data()) return;
-  const std::vector<MeasuredRun> runs = timed_runs(read_simumax_runs(data));
+  std::vector<MeasuredRun> runs = read_unprofiled_runs(data);
+  std::erase_if(runs, [](const MeasuredRun& run) { return run.work->topology->size() > 16; });
+  CHECK(runs.size() > 150);
   const std::vector<double> estimated = estimate_errors(runs),
                             simulated = relative_errors(runs, Calibration(), 2);
-  for (std::size_t i = 0; i < runs.size(); ++i)
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    CAPTURE(runs[i].placement);
     CHECK(1 + estimated[i] == Approx(1 + simulated[i]).epsilon(0.005));
+  }
 }
 
 TEST_CASE("iterations of GH200s are simulated within 6.5 % on average with neutral constants") {
@@ -151,7 +155,8 @@ TEST_CASE("the errors behind default intervals are those of the published runs")
   const std::vector<double> relative = estimate_errors(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) errors[kind_of(runs[i])].push_back(std::log(1 + relative[i]));
   CHECK(errors.size() == table.size() - 2);
-  for (const PublishedErrors& kind : table.subspan(2)) check_published_errors(kind, errors[kind.source]);
+  for (std::size_t i = 2; i < table.size(); ++i)
+    check_published_errors(table[i], errors[table[i].source]);
 }
 
 TEST_CASE("the interval of the V100 calibration holds 90 % of the iterations that it was fitted to") {
