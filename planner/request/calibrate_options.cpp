@@ -36,8 +36,7 @@ api::CalibrateRequest read_calibrate_request(const CalibrateOptions& options) {
   request.runs = text ? io::parse_runs(*text, name, std::filesystem::current_path(), context)
                       : io::read_runs(name, context);
   if (request.runs.size() < sim::min_runs)
-    throw Error(name, fmt::format("has {} runs; fitting the constants requires at least {}",
-                                  request.runs.size(), sim::min_runs));
+    throw Error(name, "has no runs; fitting the constants requires at least one");
   request.prior = io::calibration_for({}, job.value_or(Job()), *topology).constants;
   request.work = options.work;
   return request;

@@ -238,7 +238,8 @@ WorstResidual worst_residual(const Estimate& estimate) {
 Estimate Calibrator::without_outliers() const {
   std::vector<std::size_t> rows(runs_.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
-  const std::size_t max_outliers = std::min(rows.size() / 5, rows.size() - min_runs);
+  const std::size_t max_outliers =
+      std::min(rows.size() / 5, rows.size() - std::min(rows.size(), min_runs_besides_outliers));
   report_progress(0, "fitting all runs");
   const Estimate all =
       estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise, fine_tolerance);
@@ -359,9 +360,7 @@ CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
 }
 
 CalibrationFit Calibrator::fit() {
-  if (runs_.size() < min_runs)
-    throw Error("", fmt::format("{} runs are too few; fitting the constants requires at least {}",
-                                runs_.size(), min_runs));
+  if (runs_.size() < min_runs) throw Error("", "no runs: fitting the constants requires at least one");
   const Estimate best = without_outliers();
   CalibrationFit result = make_fit(best);
   find_effects(best, result.runs);
