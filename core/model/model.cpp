@@ -51,6 +51,7 @@ Layer concatenate(Layer first, const Layer& second) {
   first.routed_memory += second.routed_memory;
   first.expert_outputs_memory += second.expert_outputs_memory;
   first.replicated_memory += second.replicated_memory;
+  first.gathered_memory += second.gathered_memory;
   return first;
 }
 
@@ -108,10 +109,11 @@ Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel
   layer.mlp_memory += more;
   layer.routed_memory += more;
   layer.expert_outputs_memory = layer.expert_outputs_memory * routed_load;
-  for (Bytes* it : {&layer.output, &layer.activation_memory, &layer.attention_memory, &layer.mlp_memory,
-                    &layer.routed_memory, &layer.expert_outputs_memory, &layer.replicated_memory})
+  for (Bytes* it :
+       {&layer.output, &layer.activation_memory, &layer.attention_memory, &layer.mlp_memory,
+        &layer.routed_memory, &layer.expert_outputs_memory, &layer.replicated_memory, &layer.gathered_memory})
     *it = *it / token_parts;
-  const Bytes replicated = sequence_parallel ? Bytes() : layer.replicated_memory;
+  const Bytes replicated = sequence_parallel ? layer.gathered_memory : layer.replicated_memory;
   layer.activation_memory = replicated + (layer.activation_memory - replicated) / tensor;
   for (Bytes* it :
        {&layer.attention_memory, &layer.mlp_memory, &layer.routed_memory, &layer.expert_outputs_memory})

@@ -18,6 +18,9 @@ namespace {
 // embedding, head and vectors by AdamW, which has one moment more; they are counted like the matrices.
 // adam-offload keeps bf16 weights and fp32 gradients on the device, and moves fp32 gradients to the host and
 // fp32 weights back (megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, without overlap).
+// adam-20-fp32 keeps bf16 gradients in the buckets of PyTorch's DDP, and accumulates them in fp32
+// (nanotron/optim/gradient_accumulator.py). adam-16-fp32 is that of PyTorch's FSDP and autocast, which keep
+// weights in fp32 only and cast them for each use.
 constexpr double moments_8bit = 2 * (1 + 4.0 / 256);
 
 constexpr auto optimizers = std::to_array<OptimizerTraits>({
@@ -91,8 +94,21 @@ constexpr auto optimizers = std::to_array<OptimizerTraits>({
      .checkpointed = 12,
      .host_link_bytes = 8,
      .has_profiled_step_time = false},
+    {.kind = Optimizer::adam_20_fp32,
+     .name = "adam-20-fp32",
+     .resident = 20,
+     .accumulates_fp32 = true,
+     .checkpointed = 12,
+     .local_gradients = 2,
+     .has_profiled_step_time = true},
+    {.kind = Optimizer::adam_16_fp32,
+     .name = "adam-16-fp32",
+     .resident = 16,
+     .accumulates_fp32 = true,
+     .checkpointed = 12,
+     .has_profiled_step_time = true},
 });
-static_assert(has_row_for_each(optimizers, Optimizer::adam_offload));
+static_assert(has_row_for_each(optimizers, Optimizer::adam_16_fp32));
 
 }  // namespace
 

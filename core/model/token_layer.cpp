@@ -115,6 +115,12 @@ TokenLayer& TokenLayer::keep_replicated_product_input(double width) {
                                   : keep_replicated(width);
 }
 
+TokenLayer& TokenLayer::gather_product_input(double width) {
+  const double bytes = bytes_.product_input > 0 ? bytes_.product_input : bytes_.element;
+  layer_.gathered_memory += Bytes(tokens_ * width * bytes);
+  return *this;
+}
+
 TokenLayer& TokenLayer::keep_bytes(double bytes) {
   layer_.activation_memory += Bytes(tokens_ * bytes);
   return *this;

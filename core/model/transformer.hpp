@@ -36,7 +36,7 @@ enum class Mlp : unsigned char { none, dense, experts };
 template <class Kind>
 struct ModuleTraits {
   Kind kind;
-  std::string_view name;   // in jobs
+  std::string_view name;        // in jobs
   std::string_view label = "";  // of mixers and MLPs, in names of kinds of layers
 };
 
@@ -121,6 +121,8 @@ struct Transformer {
   bool next_sentence = false;     // of an encoder with a pooler: whether a sentence follows the other (BERT)
   int token_types = 2;            // of an encoder
   bool flash_attention = false;   // the attention core keeps nothing of size sequence²
+  bool eager_kernels = false;     // separate operations instead of fused ones, each of which keeps its result
+  bool dropout = true;            // of what attention and MLP add to the hidden state, and of the embedding
   bool attention_dropout = true;  // without flash attention: dropout of attention probabilities
   bool attention_gate = false;    // a gate per number of the attention's output, projected like queries
   bool attention_sinks = false;   // a learned logit per head

@@ -32,10 +32,11 @@ Bytes score_memory(double scores, bool stores, bool dropout, double element_byte
 }
 
 /// The matrices of an MLP without its input: keeps gate, other factor and product, or input and output of the
-/// activation function.
-void add_mlp_matrices(TokenLayer& layer, double h, double width, bool gated, bool bias) {
+/// activation function. Separate operations of a gated one also keep the output of the activation function.
+void add_mlp_matrices(TokenLayer& layer, double h, double width, bool gated, bool bias, bool eager = false) {
   for (int matrix = 0; matrix < (gated ? 2 : 1); ++matrix) layer.project(h, width, bias);
   layer.project(width, h, bias).keep((gated ? 2 : 1) * width).keep_product_input(width);
+  if (gated && eager) layer.keep(width);
 }
 
 /// Builds the layers of one transformer.
@@ -56,7 +57,7 @@ class LayerMaker {
     if (model_.learned_positions) layer.add_parameters(position_rows() * h_);
     if (model_.encoder) layer.add_parameters(model_.token_types * h_ + norm_size());
     if (model_.embedding_norm) add_norm(layer, h_, norm_size());
-    return layer.keep_replicated_bytes(token_id_bytes + h_).layer();  // token ids and a dropout mask
+    return layer.keep_replicated_bytes(token_id_bytes + (model_.dropout ? h_ : 0)).layer();  // ids and a mask
   }
 
   Layer block(const BlockKind& kind, std::string name) const {
@@ -98,14 +99,18 @@ class LayerMaker {
 
  private:
   TokenLayer empty_layer(std::string name) const { return {std::move(name), s_, h_, bytes_}; }
+  bool is_eager() const { return model_.eager_kernels; }
   double norm_size() const { return norm_parameters(model_.norm, h_); }
   double position_rows() const { return model_.positions > 0 ? model_.positions : model_.sequence; }
 
-  /// The product with the vocabulary; logits are kept in fp32. The parameters are `owned` by this layer,
-  /// though perhaps tied, or those of the model's head.
+  /// The product with the vocabulary. A fused loss keeps logits in fp32, which their gradients replace;
+  /// separate operations keep the product, its copy in fp32 and the probabilities. The parameters are `owned`
+  /// by this layer, though perhaps tied, or those of the model's head.
   void add_logits(TokenLayer& layer, bool owned) const {
     constexpr double fp32_bytes = 4;
-    layer.keep_replicated(2 * h_).keep_bytes(fp32_bytes * v_);
+    layer.keep_replicated(2 * h_);
+    if (is_eager()) layer.gather_product_input(h_);
+    layer.keep_bytes((is_eager() ? bytes_.element + 2 * fp32_bytes : fp32_bytes) * v_);
     if (!owned) return void(layer.project_by_shared(e_, v_));
     layer.project(e_, v_, model_.biases.head);
     if (model_.tied) layer.tie(v_ * e_);
@@ -118,10 +123,13 @@ class LayerMaker {
     for (int norm = 0; norm < norms; ++norm) add_norm(layer, h_, norm_size());
     add_mixer(layer, kind.mixer);
     const bool shares_input = modules == 2 && norms == 1;
-    if (!shares_input && kind.mlp == Mlp::dense) layer.keep_replicated_product_input(h_);
+    if (!shares_input && kind.mlp == Mlp::dense) {
+      layer.keep_replicated_product_input(h_);
+      if (is_eager()) layer.gather_product_input(h_);
+    }
     if (!shares_input && kind.mlp == Mlp::experts) layer.keep_replicated(h_);
     add_mlp_of(layer, kind.mlp);
-    add_dropout_masks(layer, modules * h_);
+    if (model_.dropout) add_dropout_masks(layer, modules * h_);
   }
 
   void add_mixer(TokenLayer& layer, Mixer mixer) const {
@@ -158,6 +166,10 @@ class LayerMaker {
                   {static_cast<double>(model_.heads), queries, keys, s_, context_of(mixer), biases.qkv,
                    biases.output, !model_.flash_attention, model_.attention_dropout, skipped_share(mixer)});
     layer.add_attention_vectors(2 * keys, 2 * queries);
+    if (is_eager()) {
+      layer.gather_product_input(h_);
+      if (!model_.learned_positions) layer.keep(queries + keys);  // after their rotation
+    }
     if (model_.attention_gate) layer.project(h_, queries, biases.qkv).keep(2 * queries);
     if (model_.attention_sinks) layer.add_parameters(model_.heads);
     if (model_.qk_norm == QkNorm::none) return;
@@ -188,6 +200,7 @@ class LayerMaker {
         .keep_product_input(it.kv_rank)
         .keep(2 * qk + 2 * values)
         .keep_product_input(values, true);
+    if (is_eager()) layer.keep((a + 1) * it.rope_dim);  // after their rotation
     const double flops = 2 * s_ * context_of(mixer) * (qk + values);
     layer.add_attention(
         flops, skipped_share(mixer) * flops,
@@ -239,7 +252,8 @@ class LayerMaker {
 
   void add_mlp_of(TokenLayer& layer, Mlp mlp) const {
     const TokenLayer before = layer;
-    if (mlp == Mlp::dense) add_mlp_matrices(layer, h_, mlp_width(model_), model_.gated, model_.biases.mlp);
+    if (mlp == Mlp::dense)
+      add_mlp_matrices(layer, h_, mlp_width(model_), model_.gated, model_.biases.mlp, is_eager());
     if (mlp == Mlp::experts) add_experts(layer);
     layer.count_mlp(before);
   }
@@ -256,10 +270,12 @@ class LayerMaker {
                        static_cast<double>(it.width), matrices, biases});
     const TokenLayer before = layer;
     layer.keep_product_input(it.per_token * h_).keep_expert_outputs(it.per_token * it.width);
-    layer.keep(it.per_token * (matrices - 1) * it.width).count_routed(before);
+    layer.keep(it.per_token * (matrices - 1) * it.width);
+    if (model_.gated && is_eager()) layer.keep(it.per_token * it.width);
+    layer.count_routed(before);
     if (it.shared_width == 0) return void(layer.route_mlp());
     layer.keep_product_input(h_, true);
-    add_mlp_matrices(layer, h_, it.shared_width, model_.gated, false);
+    add_mlp_matrices(layer, h_, it.shared_width, model_.gated, false, is_eager());
     if (it.shared_gate) layer.project(h_, 1, false);
   }
 

@@ -18,18 +18,21 @@ namespace {
 /// Returns the shape with defaults filled in and without what affects only parameters or memory.
 Transformer timing_shape(Transformer model) {
   model.layers = model.positions = 0;
-  model.tied = model.attention_dropout = true;
+  model.tied = model.dropout = model.attention_dropout = true;
   model.kv_heads = kv_head_count(model);
   model.feed_forward = mlp_width(model);
   model.head_dim = head_width(model);
   return model;
 }
 
-/// A profile is valid for both kinds of attention, because it contains the attention that was measured,
-/// whichever the job names.
+/// A measured profile is valid for all kernels, because it contains those that were measured, whichever the
+/// job names.
 bool same_layers(const LayerProfile& profile, const Transformer& model) {
   Transformer a = timing_shape(*profile.shape), b = timing_shape(model);
-  if (profile.source == LayerProfile::Source::measured) a.flash_attention = b.flash_attention;
+  if (profile.source == LayerProfile::Source::measured) {
+    a.flash_attention = b.flash_attention;
+    a.eager_kernels = b.eager_kernels;
+  }
   return a == b;
 }
 

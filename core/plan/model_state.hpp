@@ -8,7 +8,8 @@ namespace dtfm {
 /// Bytes per parameter.
 struct ParameterBytes {
   double resident = 0;      // on the device: weights, gradients, optimizer state
-  double synced = 0;        // of the gradient that replicas synchronize
+  double gradients = 0;     // part of that: gradients
+  double synced = 0;        // part of these: the gradient that replicas synchronize
   double checkpointed = 0;  // fp32 weights and optimizer state: what cannot be computed again
   double weights = 0;       // in the precision of the training, which sharded optimizers all-gather
 };

@@ -105,7 +105,7 @@ std::string size_flags(const Transformer& model) {
 std::string first_run_flags(const Transformer& model, MatmulFormat matmul) {
   std::string flags = "  # A first run on generated tokens: README.md says what is assumed.\n";
   const bool is_llama = is_llama_like(model);
-  flags += argument_line("--hidden-dropout", is_llama ? "0.0" : "0.1");
+  flags += argument_line("--hidden-dropout", is_llama || !model.dropout ? "0.0" : "0.1");
   flags += argument_line("--norm-epsilon", "1e-5");
   if (!model.learned_positions) flags += argument_line("--rotary-base", "500000");
   if (model.latent.kv_rank > 0) flags += argument_line("--rotary-scaling-factor", "1.0");
@@ -225,7 +225,8 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
       "--norm-epsilon is 1e-5, and collectives time out after 60 minutes (--distributed-timeout-minutes), in "
       "megatron.sh"};
   if (!model.learned_positions) notes.emplace_back("--rotary-base in megatron.sh is 500000, as in Llama 3");
-  if (!is_llama_like(model)) notes.emplace_back("--hidden-dropout in megatron.sh is 0.1, as in GPT-2");
+  if (!is_llama_like(model) && model.dropout)
+    notes.emplace_back("--hidden-dropout in megatron.sh is 0.1, as in GPT-2");
   const bool quantizes = bundle.job.training.matmul != MatmulFormat::precision;
   if (model.latent.kv_rank > 0 || quantizes)
     notes.push_back(fmt::format(

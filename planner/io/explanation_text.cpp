@@ -373,10 +373,13 @@ class ExplanationFormatter {
   std::string memory(const cost::DeviceMemory& it) const {
     return fmt::format(
         "{} uses the largest share of its memory, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
-        "gradients, optimizer, {:.1f} GB activations{}",
+        "gradients, optimizer, {:.1f} GB activations{}{}",
         topology_.devices[at(it.device)].id, it.needed / 1e9, it.capacity / 1e9,
         100 * it.needed / it.capacity, it.state / 1e9, (it.needed - it.state) / 1e9,
-        it.needed > it.capacity ? "; exceeds memory" : "");
+        it.needed > it.capacity ? "; exceeds memory" : "",
+        it.verdict() == cost::MemoryVerdict::near_limit
+            ? fmt::format("; near the limit: predictions err by up to {:.3g} %", 100 * cost::memory_error)
+            : "");
   }
 
   std::string compute_bound_width_note(const Transformer& model) const {

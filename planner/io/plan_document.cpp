@@ -25,7 +25,9 @@ ordered_json memory_json(const cost::DeviceMemory& memory, const Topology& topol
           {"needed_bytes", std::ceil(memory.needed)},
           {"capacity_bytes", memory.capacity},
           {"state_bytes", std::ceil(memory.state)},
-          {"process_bytes", memory.process}};
+          {"process_bytes", memory.process},
+          {"reserved_bytes", std::ceil(memory.reserved())},
+          {"verdict", cost::name_of(memory.verdict())}};
 }
 
 void add_iteration(const api::PlanEstimate& estimate, const Topology& topology, ModelInput input,

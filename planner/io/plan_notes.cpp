@@ -65,9 +65,11 @@ std::string format_memory_deficit(const api::PlanAnswer& answer) {
   cost::DeviceMemory worst;
   for (const cost::DeviceMemory& it : answer.estimate.value().memory)
     if (it.needed - it.capacity > worst.needed - worst.capacity) worst = it;
-  return fmt::format("{} needs {:.3g} GB and has {:.3g} GB",
-                     answer.problem.topology->devices[at(worst.device)].id, worst.needed / 1e9,
-                     worst.capacity / 1e9);
+  const std::string text = fmt::format("{} needs {:.3g} GB and has {:.3g} GB",
+                                       answer.problem.topology->devices[at(worst.device)].id,
+                                       worst.needed / 1e9, worst.capacity / 1e9);
+  if (worst.verdict() != cost::MemoryVerdict::near_limit) return text;
+  return text + fmt::format(", within the {:.3g} % by which predictions err", 100 * cost::memory_error);
 }
 
 /// Why the finalists of a search have no simulated times.

@@ -222,7 +222,7 @@ class Plan(_Result):
 
     @property
     def memory(self) -> list[dict[str, Any]]:
-        """device, needed_bytes, capacity_bytes of each device."""
+        """device, needed_bytes, capacity_bytes and verdict (fits, near-limit, exceeds) of each device."""
         return self.estimate.get("memory", [])
 
     @property

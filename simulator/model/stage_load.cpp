@@ -106,7 +106,8 @@ double LoadModel::state_bytes_per_parameter(double replicas) const {
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double feedback = error_feedback_bytes(job_.training, execution_.compression);
   if (execution_.optimizer_offload) return bytes.weights + feedback;
-  const double whole = (sharding_.parameters ? 0 : bytes.weights) + (sharding_.gradients ? 0 : bytes.synced),
+  const double whole =
+                   (sharding_.parameters ? 0 : bytes.weights) + (sharding_.gradients ? 0 : bytes.gradients),
                partitioned = sharding_.optimizer ? std::max(0.0, bytes.resident - whole) : 0;
   return bytes.resident - partitioned + partitioned / replicas + feedback;
 }
@@ -160,7 +161,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const double micro_batch = execution_.micro_batch;
   StageLoad load;
   load.forward_s = load.backward_s = load.overhead_s = overhead_;
-  double working = 0, offloaded = 0, offload = 0;
+  double working = 0, gradients = 0, offloaded = 0, offload = 0;
   for (int layer = begin; layer < end; ++layer) {
     const Layer& it = chain_[at(layer)];
     const LayerTime time = time_of(stage, layer);
@@ -174,6 +175,8 @@ StageLoad LoadModel::of(const Stage& stage) const {
     const RecomputationTraits& recomputation = recomputation_of(stage, layer);
     const double while_computing = recomputation.working(layer_on_device(stage, layer)).value();
     working = std::max(working, while_computing);
+    // Of the activations of an MLP, in its backward pass.
+    gradients = std::max(gradients, layer_on_device(stage, layer).mlp_memory.value());
     if (recomputation.offloads) offloaded += while_computing;
     offload += offload_s(stage, layer);
   }
@@ -199,7 +202,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
                      experts * state_bytes_per_parameter(replicas_ * mesh.copies(true)) +
                      copies / (sharding_.parameters ? replicas_ : 1);
   load.activation_bytes = saved_activation_bytes(stage) * micro_batch;
-  load.working_bytes = working * micro_batch + gathered_bytes(stage) + process_memory_bytes_;
+  load.working_bytes = (working + gradients) * micro_batch + gathered_bytes(stage) + process_memory_bytes_;
   return load;
 }
 

@@ -68,7 +68,8 @@ TEST_CASE("the estimate of an iteration and the finalists are written") {
       R"({"iteration_time_s":2.5,"tokens_per_s":44.8,"model_flops_per_s":6000000000.0,)"
       R"("cost_per_million_tokens":0.75,"cost_parts":{"devices":0.5,"egress":0.25},"breakdown":{"pipelines":1.5,)"
       R"("exposed_gradient_sync":0.0,"optimizer_step":0.0,"overhead":1.0},)"
-      R"("memory":[{"device":"s0/3","needed_bytes":11.0,"capacity_bytes":16000000000.0,"state_bytes":0.0,"process_bytes":0.0}]})");
+      R"("memory":[{"device":"s0/3","needed_bytes":11.0,"capacity_bytes":16000000000.0,"state_bytes":0.0,"process_bytes":0.0,)"
+      R"("reserved_bytes":11.0,"verdict":"fits"}]})");
   CHECK(
       io::plan_document(answer)["finalists"].dump() ==
       R"([{"pipeline":2,"data":2,"tensor":1,"devices":4,"iteration_time_s":2.5,"simulated":{)"
@@ -131,7 +132,8 @@ TEST_CASE("an explanation is written with its sentences and the names of kinds a
   CHECK(json["bottleneck"].dump() == R"({"kind":"gradient_sync","seconds":2.0,"share":0.5})");
   CHECK(
       json["peak_memory"].dump() ==
-      R"({"device":"s0/1","needed_bytes":11.0,"capacity_bytes":16000000000.0,"state_bytes":4.0,"process_bytes":2.0})");
+      R"({"device":"s0/1","needed_bytes":11.0,"capacity_bytes":16000000000.0,"state_bytes":4.0,"process_bytes":2.0,)"
+      R"("reserved_bytes":9.0,"verdict":"fits"})");
   CHECK(
       json["changes"].dump() ==
       R"([{"change":"link_doubled","description":"links inside s0 twice as fast","iteration_time_s":3.0,"gain":0.25,"fits":true},)"

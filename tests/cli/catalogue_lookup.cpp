@@ -88,8 +88,9 @@ TEST_CASE("a GPU that resembles one of the catalogue is reported as different") 
 }
 
 TEST_CASE("a slice of a GPU is not treated as the GPU") {
-  CHECK(rejection_message("NVIDIA H100 80GB HBM3", 9.75) ==
-        "--gpu: is missing: `NVIDIA H100 80GB HBM3` has 10.47 GB here, but the catalogue's H100 has 80 GB; "
-        "give "
-        "the name to use in profiles");
+  CHECK(
+      rejection_message("NVIDIA H100 80GB HBM3", 9.75) ==
+      "--gpu: is missing: `NVIDIA H100 80GB HBM3` has 10.47 GB here, but the catalogue's H100 has 84.94 GB; "
+      "give "
+      "the name to use in profiles");
 }

@@ -190,7 +190,7 @@ def machines():
                     ['{name: "NVIDIA RTX Z9000", memory: 49140 MiB}', "`NVIDIA RTX Z9000` is not in configs/gpus.yaml", "The peak of these GPUs is not known",
                      "bandwidth: 44.9984 GB/s}", "nvidia-smi nvlink -s"]),
         "more-memory": ({"gpus.csv": gpus("NVIDIA GeForce RTX 4090", 49140, 1), "topo.txt": VIRTUAL},
-                        ['{name: "NVIDIA GeForce RTX 4090 with 49140 MiB", memory: 49140 MiB}', "RTX-4090 in configs/gpus.yaml 24 GB"]),
+                        ['{name: "NVIDIA GeForce RTX 4090 with 49140 MiB", memory: 49140 MiB}', "RTX-4090 in configs/gpus.yaml 25.39 GB"]),
     }
 
 

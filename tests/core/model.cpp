@@ -133,12 +133,60 @@ TEST_CASE("a GPT block has the operations and activations given in the literatur
   Transformer flash{3, 8, 2, 16, 100};
   flash.flash_attention = true;
   CHECK(layer_kinds(flash, 2).kinds[1].activation_memory.value() == 34 * 16 * 8);
+  flash.dropout = false;
+  CHECK(layer_kinds(flash, 2).kinds[1].activation_memory.value() == 32 * 16 * 8);
+  CHECK(layer_kinds(flash, 2).kinds[0].activation_memory.value() == 8 * 16);
   // Without dropout, eager attention keeps the probabilities alone: 2 or 4 bytes of each.
   Transformer plain{3, 8, 2, 16, 100};
   plain.attention_dropout = false;
   CHECK(layer_kinds(plain, 2).kinds[1].attention_memory.value() == 2 * 2 * 256);
   CHECK(layer_kinds(plain, 4).kinds[1].attention_memory.value() == 4 * 2 * 256);
   CHECK(layer_kinds(plain, 2).kinds[1].activation_memory.value() == 34 * 16 * 8 + 2 * 2 * 256);
+}
+
+// q = 8 and k = 4 numbers of rotated queries and keys, f = 12 of the gate's activation; 100 logits. A device
+// of four holds the inputs of attention, MLP and head, 2 s h each, whole.
+TEST_CASE("eager kernels keep the results of separate operations and gathered inputs") {
+  Transformer fused{3, 8, 2, 16, 100};
+  fused.kv_heads = 1;
+  fused.feed_forward = 12;
+  fused.gated = fused.flash_attention = true;
+  fused.learned_positions = false;
+  Transformer eager = fused;
+  eager.eager_kernels = true;
+  const LayerKinds of_fused = layer_kinds(fused, 2), of_eager = layer_kinds(eager, 2);
+  const auto memory = [](const Layer& layer) { return layer.activation_memory.value(); };
+  const auto of_device = [](const Layer& layer, bool sequence_parallel) {
+    return with_activations_of_device(layer, 4, sequence_parallel).activation_memory.value();
+  };
+  const Layer &block = of_eager.kinds[1], &head = of_eager.kinds[2];
+  CHECK(memory(block) == memory(of_fused.kinds[1]) + 2 * 16 * (8 + 4 + 12));
+  CHECK(memory(head) == memory(of_fused.kinds[2]) + 6 * 16 * 100);
+  CHECK(of_device(block, true) == memory(block) / 4 + 2 * 2 * 16 * 8 * 0.75);
+  CHECK(of_device(head, true) == memory(head) / 4 + 2 * 16 * 8 * 0.75);
+  CHECK(of_device(of_fused.kinds[1], true) == memory(of_fused.kinds[1]) / 4);
+  // Without sequence parallelism they are whole anyway.
+  CHECK(of_device(head, false) == of_device(of_fused.kinds[2], false) + 6 * 16 * 100 / 4.0);
+  CHECK(of_eager.kinds[0] == of_fused.kinds[0]);
+  CHECK(block.forward == of_fused.kinds[1].forward);
+  // Learned positions are not rotated, and an MLP without a gate keeps both sides of its activation function.
+  fused.learned_positions = eager.learned_positions = true;
+  fused.gated = eager.gated = false;
+  CHECK(memory(layer_kinds(eager, 2).kinds[1]) == memory(layer_kinds(fused, 2).kinds[1]));
+}
+
+TEST_CASE("eager kernels keep more of experts and of latent attention") {
+  Transformer fused{3, 8, 2, 16, 100};
+  fused.gated = fused.flash_attention = true;
+  fused.learned_positions = false;
+  fused.experts = {.count = 4, .per_token = 2, .width = 6, .shared_width = 10};
+  fused.latent = {.kv_rank = 7, .query_rank = 5, .nope_dim = 4, .rope_dim = 2, .value_dim = 3};
+  Transformer eager = fused;
+  eager.eager_kernels = true;
+  const Layer block = layer_kinds(eager, 2).kinds[1], of_fused = layer_kinds(fused, 2).kinds[1];
+  // Two experts per token, shared experts; rotary parts of two queries and of one key.
+  CHECK((block.activation_memory - of_fused.activation_memory).value() == 2 * 16 * (2 * 6 + 10 + 3 * 2));
+  CHECK((block.routed_memory - of_fused.routed_memory).value() == 2 * 16 * 2 * 6);
 }
 
 // Queries and output 2 · 4096², keys and values 2 · 4096 · 1024, three matrices of 4096 · 14336; 8192 tokens.

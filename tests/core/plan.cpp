@@ -135,7 +135,8 @@ TEST_CASE("gradients have the bytes that the optimizer synchronizes") {
   for (const auto& [optimizer, bytes] :
        {std::pair(Optimizer::adam_16, 2), std::pair(Optimizer::adam_18, 4), std::pair(Optimizer::adam_20, 2),
         std::pair(Optimizer::sgd_12, 4), std::pair(Optimizer::sgd_8, 2),
-        std::pair(Optimizer::host_offload, 2)}) {
+        std::pair(Optimizer::host_offload, 2), std::pair(Optimizer::adam_20_fp32, 4),
+        std::pair(Optimizer::adam_16_fp32, 4)}) {
     CAPTURE(name_of(optimizer));
     Job job = tiny_job();
     job.training.optimizer = optimizer;

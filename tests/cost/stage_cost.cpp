@@ -271,3 +271,13 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
   }
   CHECK(compared > 100);
 }
+
+TEST_CASE("a device is near its limit if its memory is within the error of predictions") {
+  const auto verdict = [](double share) { return DeviceMemory{0, share * 80e9, 80e9, 0, 3.5e9}.verdict(); };
+  CHECK(verdict(0.8) == MemoryVerdict::fits);
+  CHECK(verdict(0.99 / (1 + memory_error)) == MemoryVerdict::fits);
+  CHECK(verdict(1.01 / (1 + memory_error)) == MemoryVerdict::near_limit);
+  CHECK(verdict(0.99 * (1 + memory_error)) == MemoryVerdict::near_limit);
+  CHECK(verdict(1.01 * (1 + memory_error)) == MemoryVerdict::exceeds);
+  CHECK(DeviceMemory{0, 40e9, 80e9, 10e9, 3.5e9}.reserved() == 36.5e9);
+}

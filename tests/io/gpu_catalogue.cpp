@@ -69,10 +69,11 @@ TEST_CASE("the generations of NVIDIA's GPUs have the formats that they introduce
 }
 
 TEST_CASE("the built-in catalogue has the common GPUs") {
+  constexpr double gib = 1024.0 * 1024 * 1024;
   const auto gpus = built_in_gpus();
-  CHECK(memory_of(gpus, "V100-16GB") == 16e9);
-  CHECK(memory_of(gpus, "A100-80GB") == 80e9);
-  CHECK(memory_of(gpus, "H200") == 141e9);
+  CHECK(memory_of(gpus, "V100-16GB") == Approx(15.78 * gib));
+  CHECK(memory_of(gpus, "A100-80GB") == Approx(79.35 * gib));
+  CHECK(memory_of(gpus, "H200") == Approx(139.81 * gib));
   for (const char* name :
        {"K80",          "P100-16GB", "V100-32GB",    "T4",      "RTX-2080",       "RTX-2080Ti",
         "Titan-RTX",    "RTX-3090",  "RTX-4090",     "A10",     "A10G",           "A40",
@@ -84,7 +85,7 @@ TEST_CASE("the built-in catalogue has the common GPUs") {
         "H200-NVL"})
     CHECK(memory_of(gpus, name) > 0);
   CHECK(memory_of(gpus, "H100-NVL") == 94e9);
-  CHECK(memory_of(gpus, "B200") == 180e9);
+  CHECK(memory_of(gpus, "B200") == Approx(178.36 * gib));
   CHECK(memory_of(gpus, "MI300X") == 192e9);
 }
 

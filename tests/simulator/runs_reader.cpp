@@ -136,7 +136,7 @@ TEST_CASE("a row may name another topology and its peak memory") {
   CHECK_THAT(error_with("../two.yaml,2,1,1,"), contains("runs.csv:2:1: "));
   CHECK(error_with(",2,1,1,12") == "runs.csv:2:8: the memory must be from 1e6 to 1e15 bytes; found `12`");
   CHECK(error_with("two.yaml,2,1,1,17.5e9") ==
-        "runs.csv:2:16: 17.5 GB exceed the memory of the GPUs of the plan, 16 GB");
+        "runs.csv:2:16: 17.5 GB exceed the memory of the GPUs of the plan, 16.94 GB");
   std::string many = head;
   for (std::size_t i = 0; i <= max_topologies; ++i) {
     const std::string name = "t" + std::to_string(i) + ".yaml";

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/index.hpp"
+#include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "tests/validation/csv_rows.hpp"
@@ -84,8 +85,8 @@ std::vector<ClusterRun> read_nanotron_runs(const std::string& data) {
         fmt::format(
             R"(version: 1
 name: nanotron
-model: {{kind: transformer, layers: {}, hidden: {}, feed_forward: {}, heads: {}, kv_heads: {}, sequence: {}, vocabulary: {}, tied: {}, gated: true, norm: rms, positions: rotary, biases: false, attention: flash}}
-training: {{global_batch: {}, micro_batch: {}, precision: bf16, optimizer: adam-18, recompute: none}}
+model: {{kind: transformer, layers: {}, hidden: {}, feed_forward: {}, heads: {}, kv_heads: {}, sequence: {}, vocabulary: {}, tied: {}, gated: true, norm: rms, positions: rotary, biases: false, dropout: false, attention: flash, kernels: eager}}
+training: {{global_batch: {}, micro_batch: {}, precision: bf16, optimizer: adam-20-fp32, recompute: none}}
 parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, optimizer_sharding: {}, overlap: true, tied_embedding_sync: {}, tensor: {}}}
 )",
             layers, hidden, feed_forward, count(14), count(15), count(10), vocabulary, table.cells()[17].text,
@@ -101,8 +102,8 @@ parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, optimizer_sharding:
                                    count(9), count(7), degrees_name(degrees), zero_stage),
                        fmt::format("{} H100", count(3)), measured_hosts("dgx-h100", hosts, network),
                        std::move(job), std::move(plan), number_or_zero(table, 22)),
-         hosts > 1 && network > 0 && network < slow_gb_s, gib * number_or_zero(table, 23),
-         gib * number_or_zero(table, 24)});
+         hosts > 1 && network > 0 && network < slow_gb_s, gib * number_or_zero(table, 24),
+         gib * number_or_zero(table, 23), true});
   });
   return runs;
 }
@@ -119,7 +120,7 @@ std::vector<ClusterRun> read_simumax_runs(const std::string& data) {
     Job job = parse_job(fmt::format(
                             R"(version: 1
 name: simumax
-model: {{kind: transformer, layers: {}, hidden: {}, feed_forward: {}, heads: {}, kv_heads: {}, sequence: {}, vocabulary: {}, tied: false, gated: true, norm: rms, positions: rotary, biases: false, attention: flash}}
+model: {{kind: transformer, layers: {}, hidden: {}, feed_forward: {}, heads: {}, kv_heads: {}, sequence: {}, vocabulary: {}, tied: false, gated: true, norm: rms, positions: rotary, biases: false, dropout: false, attention: flash}}
 training: {{global_batch: {}, micro_batch: {}, precision: bf16, optimizer: adam-18, recompute: none}}
 parallelism: {{schedule: 1f1b, gradient_sync: ring, optimizer_sharding: zero1, tensor: {}}}
 )",
@@ -130,7 +131,7 @@ parallelism: {{schedule: 1f1b, gradient_sync: ring, optimizer_sharding: zero1, t
     runs.push_back(
         {published_run(std::string(table.cells()[0].text), "8 B200", hosts_of("dgx-b200", 1), std::move(job),
                        std::move(plan), table.number(19, Unit{"s", 0}, "the time")),
-         false, gib * number_or_zero(table, 20), gib * number_or_zero(table, 21)});
+         false, gib * number_or_zero(table, 20)});
   });
   return runs;
 }
@@ -147,13 +148,15 @@ std::vector<ClusterRun> read_fsdp_runs(const std::string& data) {
     Job job = parse_job(fmt::format(
                             R"(version: 1
 name: mpt
-model: {{kind: transformer, layers: {}, hidden: {}, heads: {}, sequence: {}, vocabulary: {}, tied: true, attention: flash}}
+model: {{kind: transformer, layers: {}, hidden: {}, heads: {}, sequence: {}, vocabulary: {}, tied: true, dropout: false, attention: flash}}
 training: {{global_batch: {}, micro_batch: {}, precision: bf16, optimizer: {}, recompute: {}}}
 parallelism: {{schedule: 1f1b, gradient_sync: ring, optimizer_sharding: {}, overlap: true}}
 )",
                             layers, count(9), count(10), count(7), count(11), count(6), count(4),
-                            text(14) == "PURE" ? "adam-16" : "adam-18", text(16),
-                            text(13) == "FULL_SHARD" ? "zero3" : "zero2"),
+                            text(14) == "PURE"         ? "adam-16"
+                            : text(13) == "FULL_SHARD" ? "adam-16-fp32"
+                                                       : "adam-18",
+                            text(16), text(13) == "FULL_SHARD" ? "zero3" : "zero2"),
                         "mpt.yaml");
     const std::string_view gpu = text(1);
     Plan plan = published_plan(job, degrees, {layers});
@@ -166,9 +169,46 @@ parallelism: {{schedule: 1f1b, gradient_sync: ring, optimizer_sharding: {}, over
                                                      : "dgx-a100",
                                 hosts),
                        std::move(job), std::move(plan), table.number(18, Unit{"s", 0}, "the time")),
-         false, 0, 0});
+         false});
   });
   return runs;
+}
+
+namespace {
+
+std::vector<cost::DeviceMemory> predicted_memory(const ClusterRun& it) {
+  const Problem problem = it.run.work->problem_with(shipped_calibration("neutral").constants);
+  return cost::device_memory(cost::IterationModel(problem, it.run.work->plan.tensor), it.run.work->plan);
+}
+
+cost::DeviceMemory fullest(const std::vector<cost::DeviceMemory>& devices) {
+  return *std::ranges::max_element(devices, {}, &cost::DeviceMemory::needed);
+}
+
+}  // namespace
+
+MemoryErrors memory_errors(const std::vector<ClusterRun>& runs) {
+  MemoryErrors errors;
+  for (const ClusterRun& it : runs) {
+    const std::vector<cost::DeviceMemory> devices = predicted_memory(it);
+    const cost::DeviceMemory& first = devices.front();
+    if (it.peak_bytes > 0)
+      errors.peak.push_back((it.is_first_stage ? first : fullest(devices)).reserved() / it.peak_bytes - 1);
+    if (it.state_bytes > 0) errors.state.push_back(first.state / it.state_bytes - 1);
+  }
+  return errors;
+}
+
+MemoryVerdictCounts count_memory_verdicts(const std::vector<ClusterRun>& runs) {
+  MemoryVerdictCounts counts;
+  for (const ClusterRun& it : runs) {
+    const cost::DeviceMemory memory = fullest(predicted_memory(it));
+    const int refused = memory.needed > memory.capacity ? 1 : 0;
+    const bool ran = it.run.seconds > 0;
+    (ran ? counts.ran : counts.out_of_memory) += 1;
+    (ran ? counts.refused : counts.foretold) += refused;
+  }
+  return counts;
 }
 
 std::vector<MeasuredRun> timed_runs(const std::vector<ClusterRun>& runs) {

@@ -9,21 +9,33 @@
 
 namespace dtfm {
 
-/// A measured run, with facts that MeasuredRun lacks.
+/// A measured run and its memory in PyTorch's allocator; 0: unknown.
 struct ClusterRun {
   sim::MeasuredRun run;           // `seconds` is 0 if it ran out of memory
   bool has_slow_network = false;  // measured just before the run, and far below that of other jobs
-  double allocated_bytes = 0, reserved_bytes = 0;  // of PyTorch's allocator; 0: unknown
+  double peak_bytes = 0;          // of a device of the first stage, or of the fullest device
+  double state_bytes = 0;         // between the passes, of a device of the first stage
+  bool is_first_stage = false;    // what `peak_bytes` belongs to
 };
 
-/// nanotron on 1 to 64 hosts of 8 H100: Llama-like models. Memory is that of rank 0: allocated after the
-/// backward pass, reserved over the iteration.
+/// nanotron on 1 to 64 hosts of 8 H100: Llama-like models. The peak is that of reserved memory.
 std::vector<ClusterRun> read_nanotron_runs(const std::string& data);
-/// Megatron-LM on a host of 8 B200: Llama 3, cut to a few layers. Memory is that of the rank with the highest
-/// peak.
+/// Megatron-LM on a host of 8 B200: Llama 3, cut to a few layers. The peak is that of allocated memory.
 std::vector<ClusterRun> read_simumax_runs(const std::string& data);
 /// FSDP on 1 to 64 hosts of 8 A100 or H100: MPT.
 std::vector<ClusterRun> read_fsdp_runs(const std::string& data);
+
+/// Predicted ÷ measured − 1 of the peaks, and of the states: weights, gradients and optimizer.
+struct MemoryErrors {
+  std::vector<double> peak, state;
+};
+MemoryErrors memory_errors(const std::vector<ClusterRun>& runs);
+
+/// Runs that ran, those of them that the planner refuses, runs out of memory, and those that it refuses.
+struct MemoryVerdictCounts {
+  int ran = 0, refused = 0, out_of_memory = 0, foretold = 0;
+};
+MemoryVerdictCounts count_memory_verdicts(const std::vector<ClusterRun>& runs);
 
 /// The runs that did not run out of memory, on healthy networks.
 std::vector<sim::MeasuredRun> timed_runs(const std::vector<ClusterRun>& runs);

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "core/io/readers/calibration_reader.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/calibration/prediction.hpp"
+#include "simulator/calibration/student_t.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/cluster_runs.hpp"
 #include "tests/validation/measured_runs.hpp"
@@ -49,12 +51,13 @@ TEST_CASE("iterations on clusters without a profile are estimated within the err
     double mean, bias, other_half;  // upper bounds on absolute values
   };
   const std::vector<Set> sets = {
-      {"vTrain, one host", read_vtrain_runs(data + "/measured/vtrain-one-host.csv"), 120, 0.082, 0.025, 0.086},
+      {"vTrain, one host", read_vtrain_runs(data + "/measured/vtrain-one-host.csv"), 120, 0.084, 0.025,
+       0.087},
       {"vTrain, many hosts", read_vtrain_runs(data + "/measured/vtrain-many-hosts.csv"), 36, 0.075, 0.06,
        0.095},
       {"nanotron", timed_runs(read_nanotron_runs(data)), 48, 0.13, 0.11, 0.105},
       {"SimuMax", timed_runs(read_simumax_runs(data)), 9, 0.075, 0.05, 0.095},
-      {"llm-foundry", timed_runs(read_fsdp_runs(data)), 42, 0.05, 0.02, 0.05}};
+      {"llm-foundry", timed_runs(read_fsdp_runs(data)), 42, 0.065, 0.035, 0.065}};
   for (const Set& set : sets) {
     CAPTURE(set.name);
     CHECK(set.runs.size() == set.count);
@@ -66,6 +69,29 @@ TEST_CASE("iterations on clusters without a profile are estimated within the err
   }
 }
 
+// docs/validation.md has the numbers. Nothing was fitted to them but DeviceMemory's error.
+TEST_CASE("memory of clusters is predicted within the errors of docs/validation.md") {
+  if (!has_data()) return;
+  const std::vector<ClusterRun> nanotron = read_nanotron_runs(data), simumax = read_simumax_runs(data);
+  const std::vector<double> reserved = memory_errors(nanotron).peak;
+  REQUIRE(reserved.size() == 56);
+  CHECK(mean_absolute(reserved) <= 0.045);
+  double squares = 0;
+  for (const double error : reserved) squares += std::pow(std::log(1 + error), 2);
+  CHECK(cost::memory_error ==
+        Approx(student_critical_value(0.05, 56) * std::sqrt(squares / 56)).margin(0.001));
+  CHECK(memory_errors(simumax).peak.size() == 9);
+  CHECK(mean_absolute(memory_errors(simumax).peak) <= 0.03);
+  const MemoryVerdictCounts counts = count_memory_verdicts(nanotron),
+                            fsdp = count_memory_verdicts(read_fsdp_runs(data));
+  CHECK(counts.ran == 56);
+  CHECK(counts.refused == 0);
+  CHECK(counts.out_of_memory == 9);
+  CHECK(counts.foretold == 9);
+  CHECK(fsdp.ran == 42);
+  CHECK(fsdp.refused == 0);
+}
+
 TEST_CASE("estimates of clusters are those of the simulator") {
   if (!has_data()) return;
   std::vector<MeasuredRun> runs = read_unprofiled_runs(data);
@@ -74,7 +100,7 @@ TEST_CASE("estimates of clusters are those of the simulator") {
   const std::vector<double> estimated = estimate_errors(runs),
                             simulated = relative_errors(runs, Calibration(), 2);
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    CAPTURE(runs[i].placement);
+    CAPTURE(runs[i].name);
     CHECK(1 + estimated[i] == Approx(1 + simulated[i]).epsilon(0.005));
   }
 }
@@ -155,8 +181,7 @@ TEST_CASE("the errors behind default intervals are those of the published runs")
   const std::vector<double> relative = estimate_errors(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) errors[kind_of(runs[i])].push_back(std::log(1 + relative[i]));
   CHECK(errors.size() == table.size() - 2);
-  for (std::size_t i = 2; i < table.size(); ++i)
-    check_published_errors(table[i], errors[table[i].source]);
+  for (std::size_t i = 2; i < table.size(); ++i) check_published_errors(table[i], errors[table[i].source]);
 }
 
 TEST_CASE("the interval of the V100 calibration holds 90 % of the iterations that it was fitted to") {

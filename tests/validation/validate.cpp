@@ -163,6 +163,13 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+void print_errors(const char* what, const std::vector<double>& errors) {
+  if (errors.empty()) return;
+  const double worst = *std::ranges::max_element(errors, {}, [](double it) { return std::abs(it); });
+  fmt::print("{}: {} runs, mean absolute error {:.1f} %, bias {:+.1f} %, worst {:+.1f} %\n", what,
+             errors.size(), 100 * mean_absolute(errors), 100 * mean(errors), 100 * worst);
+}
+
 /// Prints runs of a cluster estimated with neutral constants; the errors of those that the roofline is not
 /// fitted to on a line of their own.
 void validate_cluster(const char* what, const std::vector<MeasuredRun>& runs) {
@@ -171,12 +178,6 @@ void validate_cluster(const char* what, const std::vector<MeasuredRun>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i)
     fmt::print("{:14} {:60} {:8.4f} s {:9.4f} s {:+6.1f} %\n", runs[i].network, runs[i].name, runs[i].seconds,
                runs[i].seconds * (1 + errors[i]), 100 * errors[i]);
-  const auto print_errors = [](const char* which, const std::vector<double>& of) {
-    const double worst =
-        *std::max_element(of.begin(), of.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
-    fmt::print("{}: {} runs, mean absolute error {:.1f} %, bias {:+.1f} %, worst {:+.1f} %\n", which,
-               of.size(), 100 * mean_absolute(of), 100 * mean(of), 100 * worst);
-  };
   print_errors("all", errors);
   print_errors("every second, not fitted", estimate_errors(half_of(runs, 1)));
   int inside = 0;
@@ -186,6 +187,16 @@ void validate_cluster(const char* what, const std::vector<MeasuredRun>& runs) {
     inside += std::abs(std::log(1 + errors[i])) <= std::log(prediction_factor(kind)) ? 1 : 0;
   }
   fmt::print("{} of {} in their intervals\n", inside, runs.size());
+}
+
+void validate_memory(const char* what, const std::vector<ClusterRun>& runs) {
+  fmt::print("\n{}, memory\n", what);
+  const MemoryErrors errors = memory_errors(runs);
+  print_errors("peak of the allocator", errors.peak);
+  print_errors("weights, gradients and optimizer", errors.state);
+  const MemoryVerdictCounts counts = count_memory_verdicts(runs);
+  fmt::print("{} of {} that ran refused, {} of {} out-of-memory runs foretold\n", counts.refused, counts.ran,
+             counts.foretold, counts.out_of_memory);
 }
 
 void validate_published(const std::string& data) {
@@ -207,6 +218,9 @@ void validate_published(const std::string& data) {
   validate_cluster("nanotron, H100", timed_runs(read_nanotron_runs(data)));
   validate_cluster("SimuMax, B200", timed_runs(read_simumax_runs(data)));
   validate_cluster("llm-foundry, FSDP", timed_runs(read_fsdp_runs(data)));
+  validate_memory("nanotron, H100", read_nanotron_runs(data));
+  validate_memory("SimuMax, B200", read_simumax_runs(data));
+  validate_memory("llm-foundry, FSDP", read_fsdp_runs(data));
 }
 
 /// Prints measured all-reduces, simulated without and with the transport of their library.

@@ -331,7 +331,7 @@ class ConfigReader {
     set_positions();
     Transformer& model = sizes_.model;
     model.flash_attention = true;
-    model.attention_dropout = false;
+    model.dropout = model.attention_dropout = false;
     Experts& experts = model.experts;
     if (sizes_.shared_experts > 0) experts.shared_width = product(sizes_.shared_experts, experts.width);
     if (experts.count == 0) experts = {};

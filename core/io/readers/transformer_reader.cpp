@@ -43,6 +43,8 @@ constexpr std::string_view shape_keys[] = {"hidden",
                                            "latent_attention",
                                            "window",
                                            "attention_dropout",
+                                           "kernels",
+                                           "dropout",
                                            "delta_net",
                                            "mamba",
                                            "blocks",
@@ -295,6 +297,9 @@ void read_sizes(const YamlMap& map, Transformer& model) {
   read_experts(map, model.experts);
   if (const auto attention = map.optional("attention"))
     model.flash_attention = attention->choice({"eager", "flash"}) == 1;
+  if (const auto kernels = map.optional("kernels"))
+    model.eager_kernels = kernels->choice({"fused", "eager"}) == 1;
+  read_flag(map, "dropout", model.dropout);
   read_flag(map, "attention_dropout", model.attention_dropout);
   read_positions(map, model);
   read_blocks(map, model);
@@ -361,6 +366,8 @@ ordered_json shape_json(const Transformer& model) {
     if (!part.empty()) json[key] = part;
   if (!model.blocks.empty()) json["blocks"] = blocks_json(model.blocks);
   if (model.flash_attention) json["attention"] = "flash";
+  if (model.eager_kernels) json["kernels"] = "eager";
+  if (model.dropout != defaults.dropout) json["dropout"] = model.dropout;
   if (model.attention_dropout != defaults.attention_dropout)
     json["attention_dropout"] = model.attention_dropout;
   if (!model.learned_positions)

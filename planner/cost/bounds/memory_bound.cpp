@@ -44,7 +44,8 @@ class MemoryDemand {
     return std::min(stages, layers()) * devices_per_stage;
   }
 
-  /// With the number of replicas that needs least. A stage has at most `devices_per_stage` devices.
+  /// With the number of replicas that needs least, the fewest of several. A stage has at most
+  /// `devices_per_stage` devices.
   MemoryNeed sum_need(const MemorySupply& supply, int devices_per_stage) const {
     MemoryNeed least = no_stage();
     for (int replicas = limits_.replicas.value_or(1); replicas <= max_replicas_; ++replicas) {
@@ -54,7 +55,7 @@ class MemoryDemand {
       it.state_bytes = replicas * devices() * memory_.needs({0, layers()}, replicas, 0).state;
       it.needed_bytes = it.state_bytes + replicas * devices() * kept_;
       it.available_bytes = supply.sum(it.devices);
-      least = smaller(least, it);
+      if (!(it.ratio() >= least.ratio() * (1 - rounding))) least = it;
       if (it.devices == supply.devices()) break;  // more replicas only need more
     }
     return least;

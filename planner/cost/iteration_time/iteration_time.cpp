@@ -1,6 +1,7 @@
 #include "planner/cost/iteration_time/iteration_time.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
+#include "core/base/kind_table.hpp"
 #include "core/plan/scalar_reductions.hpp"
 #include "core/plan/shards.hpp"
 #include "planner/cost/iteration_time/fewest_recomputed.hpp"
@@ -502,6 +504,17 @@ IterationEstimate estimate_iteration(const IterationModel& model, const Plan& pl
 
 namespace {
 
+struct MemoryVerdictTraits {
+  MemoryVerdict kind;
+  std::string_view name;  // in plan files
+};
+
+constexpr auto memory_verdicts =
+    std::to_array<MemoryVerdictTraits>({{MemoryVerdict::fits, "fits"},
+                                        {MemoryVerdict::near_limit, "near-limit"},
+                                        {MemoryVerdict::exceeds, "exceeds"}});
+static_assert(has_row_for_each(memory_verdicts, MemoryVerdict::exceeds));
+
 /// Bytes of weights, gradients and optimizer state on a device of the stage, of all its chunks.
 double state_bytes(const IterationModel& model, const Pipeline& pipeline, const PipelineCost& cost,
                    std::size_t stage, int replicas) {
@@ -513,6 +526,15 @@ double state_bytes(const IterationModel& model, const Pipeline& pipeline, const 
 }
 
 }  // namespace
+
+std::string_view name_of(MemoryVerdict verdict) {
+  return row_of(memory_verdicts, verdict).name;
+}
+
+MemoryVerdict DeviceMemory::verdict() const {
+  if (needed > capacity * (1 + memory_error)) return MemoryVerdict::exceeds;
+  return needed * (1 + memory_error) > capacity ? MemoryVerdict::near_limit : MemoryVerdict::fits;
+}
 
 std::vector<DeviceMemory> device_memory(const IterationModel& model, const Plan& plan) {
   const Topology& topology = model.problem.topology;

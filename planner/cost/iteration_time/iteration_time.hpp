@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -152,6 +153,14 @@ class IterationEstimator {
   IterationEstimate estimate_;
 };
 
+/// Relative error that 95 % of predicted peaks do not exceed: Student's t times the root mean square of the
+/// logarithms of predicted ÷ measured memory of 56 published runs (docs/validation.md).
+inline constexpr double memory_error = 0.121;
+
+/// Whether a plan runs on a device: `near_limit` if that is within the error of predictions.
+enum class MemoryVerdict : unsigned char { fits, near_limit, exceeds };
+std::string_view name_of(MemoryVerdict verdict);
+
 /// Peak memory of a device under a plan.
 struct DeviceMemory {
   int device = 0;
@@ -159,6 +168,10 @@ struct DeviceMemory {
   // Parts of `needed`: weights, gradients and optimizer state; the process. The rest are activations and
   // buffers.
   double state = 0, process = 0;
+
+  /// Peak of the framework's allocator (max_memory_reserved of PyTorch).
+  double reserved() const { return needed - process; }
+  MemoryVerdict verdict() const;
 };
 
 /// Peak memory of all devices of the plan whose GPU is known, pipeline by pipeline.

@@ -33,7 +33,7 @@ StageMemory::StageMemory(const Job& job, double process_bytes, int devices)
   };
   const RecomputationTraits& recomputation = traits(job.execution.recomputation);
   const double micro_batch = job.execution.micro_batch;
-  std::vector<double> working;
+  std::vector<double> working, gradients;
   kept_ = whole_ = least_ = {0};
   const bool may_keep = job.execution.min_recomputed_layers(1) == 0;
   for (std::size_t layer = 0; layer < chain.size(); ++layer) {
@@ -47,8 +47,10 @@ StageMemory::StageMemory(const Job& job, double process_bytes, int devices)
     least_.push_back(least_.back() + (may_keep ? std::min(kept, whole) : kept));
     recomputing_saves_ = recomputing_saves_ && kept <= (offloads_ ? whole / 2 : whole);
     working.push_back(recomputation.working(held).value() * micro_batch);
+    gradients.push_back(held.mlp_memory.value() * micro_batch);
   }
   working_ = RangeMax(std::move(working));
+  gradients_ = RangeMax(std::move(gradients));
   find_partitioned_state(job);
 }
 
@@ -64,7 +66,7 @@ void StageMemory::find_partitioned_state(const Job& job) {
       whole = bytes.resident;
       break;
     case OptimizerSharding::zero1:
-      whole = bytes.weights + bytes.synced;
+      whole = bytes.weights + bytes.gradients;
       break;
     case OptimizerSharding::zero2:
       whole = bytes.weights;
@@ -84,7 +86,9 @@ void StageMemory::find_partitioned_state(const Job& job) {
 }
 
 /// A GPipe trainer has four buffers per micro-batch: input, output, and the gradients of both. The kept
-/// activations already include the input. Trainers with other schedules only buffer the output.
+/// activations already include the input. Trainers with other schedules only buffer the output. In the
+/// backward pass of an MLP, its most voluminous part, a layer's activations and their gradients exist
+/// together.
 StageNeeds StageMemory::needs(std::pair<int, int> range, int replicas, int recomputed) const {
   const auto [begin, end] = range;
   StageNeeds needs;
@@ -101,7 +105,7 @@ StageNeeds StageMemory::needs(std::pair<int, int> range, int replicas, int recom
     needs.working = activation_bytes({begin, begin + recomputed});
   else if (recomputes_)
     needs.working = working_.of(at(begin), at(begin + recomputed));
-  needs.working += unpartitioned_.of(at(begin), at(end)) + process_bytes_;
+  needs.working += gradients_.of(at(begin), at(end)) + unpartitioned_.of(at(begin), at(end)) + process_bytes_;
   return needs;
 }
 
