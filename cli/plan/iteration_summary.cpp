@@ -295,7 +295,7 @@ class IterationWriter {
       if (share <= max_share) continue;
       max_share = share;
       text = fmt::format("{:.1f} of {:.3g} GB", it.needed / 1e9, it.capacity / 1e9);
-      if (it.verdict() == cost::MemoryVerdict::near_limit) text += ", near the limit";
+      if (it.is_near_limit()) text += ", near the limit";
       if (share > 1) text = styled(Style::bad, text);
     }
     return text;

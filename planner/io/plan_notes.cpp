@@ -68,7 +68,7 @@ std::string format_memory_deficit(const api::PlanAnswer& answer) {
   const std::string text = fmt::format("{} needs {:.3g} GB and has {:.3g} GB",
                                        answer.problem.topology->devices[at(worst.device)].id,
                                        worst.needed / 1e9, worst.capacity / 1e9);
-  if (worst.verdict() != cost::MemoryVerdict::near_limit) return text;
+  if (!worst.is_near_limit()) return text;
   return text + fmt::format(", within the {:.3g} % by which predictions err", 100 * cost::memory_error);
 }
 

@@ -172,6 +172,7 @@ struct DeviceMemory {
   /// Peak of the framework's allocator (max_memory_reserved of PyTorch).
   double reserved() const { return needed - process; }
   MemoryVerdict verdict() const;
+  bool is_near_limit() const { return verdict() == MemoryVerdict::near_limit; }
 };
 
 /// Peak memory of all devices of the plan whose GPU is known, pipeline by pipeline.
