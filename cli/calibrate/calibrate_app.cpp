@@ -10,7 +10,7 @@ namespace dtfm::cli {
 namespace {
 
 constexpr const char* footer =
-    R"(RUNS.csv has a header with the names of its columns and one line per measured iteration, 5 to 200:
+    R"(RUNS.csv has a header with the names of its columns and one line per measured iteration, 1 to 200:
   seconds                    duration of the iteration
   peak_memory_bytes          of the device that needs most; two or more fit process_memory
   plan                       file written by dtfm-plan -o, in the folder of RUNS.csv or below

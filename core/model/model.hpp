@@ -114,7 +114,8 @@ struct ActivationBytes {
 ///   for the causal mask), 24 s h² + 4 s² h for GPT; backward takes twice that (same source);
 /// - it keeps, with 16-bit numbers, norms 4 s h (with `qk_norm` also their inputs, 2 s (q + k)), attention
 ///   2 s h + 4 s q + 4 s k + 4 a s², MLP 2 s h + 4 s f (6 s f if gated: gate, product and the other factor),
-///   twice as much with 32 bits, and dropout masks of 2 s h + a s² bytes (2 s h with `dropout` only): s h (34
+///   twice as much with 32 bits, and dropout masks of 2 s h (`dropout`) and a s² bytes (`attention_dropout`):
+///   s h (34
 ///   + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv 2205.05198), of which 5 a s² belong to the attention
 ///   core; without attention dropout the core keeps only the probabilities, 2 a s²;
 /// - of that, the inputs of norms, attention and MLP and the dropout masks (10 s h) are replicated in a

@@ -116,8 +116,11 @@ TokenLayer& TokenLayer::keep_replicated_product_input(double width) {
 }
 
 TokenLayer& TokenLayer::gather_product_input(double width) {
-  const double bytes = bytes_.product_input > 0 ? bytes_.product_input : bytes_.element;
-  layer_.gathered_memory += Bytes(tokens_ * width * bytes);
+  return gather(width * (bytes_.product_input > 0 ? bytes_.product_input : bytes_.element));
+}
+
+TokenLayer& TokenLayer::gather(double bytes) {
+  layer_.gathered_memory += Bytes(tokens_ * bytes);
   return *this;
 }
 

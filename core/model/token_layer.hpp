@@ -54,11 +54,13 @@ class TokenLayer {
   /// (`is_kept`) is kept once more only if it is quantized.
   TokenLayer& keep_product_input(double width, bool is_kept = false);
   TokenLayer& keep_replicated_product_input(double width);
-  /// A replicated input of a matrix product stays whole with sequence parallelism, too.
-  TokenLayer& gather_product_input(double width);
   /// The same in bytes per token, which do not depend on the size of activations.
   TokenLayer& keep_bytes(double bytes);
   TokenLayer& keep_replicated_bytes(double bytes);
+  /// So many bytes per token of what is replicated stay whole with sequence parallelism, too: of the input of
+  /// a matrix product.
+  TokenLayer& gather(double bytes);
+  TokenLayer& gather_product_input(double width);
 
   /// The matrices so far are neither quantized nor orthogonalized.
   TokenLayer& outside_of_blocks();

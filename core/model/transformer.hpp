@@ -122,7 +122,7 @@ struct Transformer {
   int token_types = 2;            // of an encoder
   bool flash_attention = false;   // the attention core keeps nothing of size sequence²
   bool eager_kernels = false;     // separate operations instead of fused ones, each of which keeps its result
-  bool dropout = true;            // of what attention and MLP add to the hidden state, and of the embedding
+  bool dropout = true;            // of the embedding and of the outputs of attention and MLP
   bool attention_dropout = true;  // without flash attention: dropout of attention probabilities
   bool attention_gate = false;    // a gate per number of the attention's output, projected like queries
   bool attention_sinks = false;   // a learned logit per head

@@ -32,7 +32,7 @@ Bytes score_memory(double scores, bool stores, bool dropout, double element_byte
 }
 
 /// The matrices of an MLP without its input: keeps gate, other factor and product, or input and output of the
-/// activation function. Separate operations of a gated one also keep the output of the activation function.
+/// activation function. With eager kernels, a gated one also keeps the output of the activation function.
 void add_mlp_matrices(TokenLayer& layer, double h, double width, bool gated, bool bias, bool eager = false) {
   for (int matrix = 0; matrix < (gated ? 2 : 1); ++matrix) layer.project(h, width, bias);
   layer.project(width, h, bias).keep((gated ? 2 : 1) * width).keep_product_input(width);
@@ -103,14 +103,15 @@ class LayerMaker {
   double norm_size() const { return norm_parameters(model_.norm, h_); }
   double position_rows() const { return model_.positions > 0 ? model_.positions : model_.sequence; }
 
-  /// The product with the vocabulary. A fused loss keeps logits in fp32, which their gradients replace;
-  /// separate operations keep the product, its copy in fp32 and the probabilities. The parameters are `owned`
-  /// by this layer, though perhaps tied, or those of the model's head.
+  /// The product with the vocabulary. A fused loss keeps the logits in fp32 and overwrites them with their
+  /// gradients; eager kernels keep the logits, their copy in fp32 and the probabilities. The parameters are
+  /// `owned` by this layer, though perhaps tied, or those of the model's head.
   void add_logits(TokenLayer& layer, bool owned) const {
     constexpr double fp32_bytes = 4;
     layer.keep_replicated(2 * h_);
-    if (is_eager()) layer.gather_product_input(h_);
-    layer.keep_bytes((is_eager() ? bytes_.element + 2 * fp32_bytes : fp32_bytes) * v_);
+    if (is_eager()) layer.gather(h_ * bytes_.element);
+    const double product = bytes_.element < fp32_bytes ? bytes_.element : 0;  // without a copy in fp32
+    layer.keep_bytes((is_eager() ? product + 2 * fp32_bytes : fp32_bytes) * v_);
     if (!owned) return void(layer.project_by_shared(e_, v_));
     layer.project(e_, v_, model_.biases.head);
     if (model_.tied) layer.tie(v_ * e_);

@@ -370,9 +370,10 @@ constexpr auto settings = std::to_array<SettingTraits>({
              "optimizer; a number is the bytes per parameter on the device. adam-14 has moments in bf16, "
              "adam-8bit in 8 bits, adafactor-10 a factored second moment only, muon-14 one momentum, "
              "which it orthogonalizes. adam-offload keeps fp32 weights and moments in host memory, where "
-             "the CPUs update them. adam-20-fp32 has gradients twice: in `precision` and, accumulated and "
-             "sent, in fp32. adam-16-fp32 has weights, gradients and moments in fp32, of which weights are "
-             "cast for the computation",
+             "the CPUs update them. adam-20-fp32 keeps gradients twice: in `precision`, and in fp32, in "
+             "which "
+             "they are accumulated and sent. adam-16-fp32 keeps weights, gradients and moments in fp32, and "
+             "casts the weights to `precision`; it is counted exactly without sharding and with zero3",
          .is_always_written = true,
          .runs = run_optimizers,
          .target_rank = 1}),

@@ -377,9 +377,9 @@ class ExplanationFormatter {
         topology_.devices[at(it.device)].id, it.needed / 1e9, it.capacity / 1e9,
         100 * it.needed / it.capacity, it.state / 1e9, (it.needed - it.state) / 1e9,
         it.needed > it.capacity ? "; exceeds memory" : "",
-        it.is_near_limit()
-            ? fmt::format("; near the limit: predictions err by up to {:.3g} %", 100 * cost::memory_error)
-            : "");
+        it.is_near_limit() ? fmt::format("; near the limit: 95 % of predictions are within {:.3g} %",
+                                         100 * cost::memory_error)
+                           : "");
   }
 
   std::string compute_bound_width_note(const Transformer& model) const {

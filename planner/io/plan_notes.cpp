@@ -69,7 +69,8 @@ std::string format_memory_deficit(const api::PlanAnswer& answer) {
                                        answer.problem.topology->devices[at(worst.device)].id,
                                        worst.needed / 1e9, worst.capacity / 1e9);
   if (!worst.is_near_limit()) return text;
-  return text + fmt::format(", within the {:.3g} % by which predictions err", 100 * cost::memory_error);
+  return text + fmt::format("; the difference is within the error of predictions, {:.3g} %",
+                            100 * cost::memory_error);
 }
 
 /// Why the finalists of a search have no simulated times.

@@ -220,7 +220,7 @@ def compare(topology: Any, *, progress: Any = None, **options: Any) -> Compariso
 
 
 def calibrate(topology: Any, runs: Any, *, progress: Any = None, **options: Any) -> Calibration:
-    """Fits the constants of the simulator to 5 to 200 measured iterations, as dtfm-calibrate does.
+    """Fits the constants of the simulator to 1 to 200 measured iterations, as dtfm-calibrate does.
 
     `runs` is a path or the text of a table (docs/files/calibration.md), or a list of dicts with its columns, whose
     plans and jobs may be objects. Other functions take the result as `calibration`.

@@ -16,7 +16,7 @@
 namespace dtfm::sim {
 
 inline constexpr std::size_t min_runs = 1;
-/// A fit looks for outliers only while at least as many runs remain: fewer do not tell one.
+/// At least so many runs remain when outliers are removed: fewer cannot show that a run is one.
 inline constexpr std::size_t min_runs_besides_outliers = 5;
 /// What the model misses in runs that it was not fitted to, relative: about the root mean square of the
 /// errors on published runs (published_errors_table).

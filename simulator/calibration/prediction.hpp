@@ -34,7 +34,8 @@ struct PublishedErrors {
   int runs = 0;             // number of them
 };
 
-/// All kinds: across sites, profiled, then those with estimated layer times. tests/validation/published_run_accuracy compares them with the runs (docs/validation.md).
+/// All kinds: across sites, profiled, then those with estimated layer times.
+/// tests/validation/published_run_accuracy compares them with the runs (docs/validation.md).
 std::vector<PublishedErrors> published_errors_table();
 /// Returns the kind of the plan: across sites; with a measured or imported profile of all GPUs; otherwise
 /// estimated layer times, by the number of hosts and the generation of the GPUs; of several generations, the

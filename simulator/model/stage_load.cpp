@@ -175,7 +175,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
     const RecomputationTraits& recomputation = recomputation_of(stage, layer);
     const double while_computing = recomputation.working(layer_on_device(stage, layer)).value();
     working = std::max(working, while_computing);
-    // Of the activations of an MLP, in its backward pass.
+    // During its backward pass, an MLP holds gradients as large as its activations.
     gradients = std::max(gradients, layer_on_device(stage, layer).mlp_memory.value());
     if (recomputation.offloads) offloaded += while_computing;
     offload += offload_s(stage, layer);

@@ -70,9 +70,9 @@ TEST_CASE("notes on a plan that exceeds memory say what would make one fit") {
   api::PlanAnswer answer = found_answer();
   answer.finalists.front().candidate.deficit_bytes = 1e9;
   answer.estimate->memory = {{0, 3e9, 16e9}, {1, 17.5e9, 16e9}};
-  const std::string deficit = "; in the plan with the smallest deficit, " +
-                              answer.problem.topology->devices[1].id +
-                              " needs 17.5 GB and has 16 GB, within the 12.1 % by which predictions err";
+  const std::string deficit =
+      "; in the plan with the smallest deficit, " + answer.problem.topology->devices[1].id +
+      " needs 17.5 GB and has 16 GB; the difference is within the error of predictions, 12.9 %";
   CHECK(further_notes(answer) ==
         Notes{"no plan that fits the memory of the devices was found before the search ended" + deficit});
   const auto change = [&](search::FeasibleChange it) { answer.feasible_changes = {std::move(it)}; };

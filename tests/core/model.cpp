@@ -165,6 +165,12 @@ TEST_CASE("eager kernels keep the results of separate operations and gathered in
   CHECK(of_device(block, true) == memory(block) / 4 + 2 * 2 * 16 * 8 * 0.75);
   CHECK(of_device(head, true) == memory(head) / 4 + 2 * 16 * 8 * 0.75);
   CHECK(of_device(of_fused.kinds[1], true) == memory(of_fused.kinds[1]) / 4);
+  // In 32 bits the product needs no copy.
+  CHECK(memory(layer_kinds(eager, 4).kinds[2]) == memory(layer_kinds(fused, 4).kinds[2]) + 4 * 16 * 100);
+  // Quantized products of blocks have inputs of one byte, the head's is not quantized.
+  const LayerKinds quantized = layer_kinds(eager, {2, 1});
+  CHECK(quantized.kinds[1].gathered_memory.value() == 2 * 16 * 8);
+  CHECK(quantized.kinds[2].gathered_memory.value() == 2 * 16 * 8);
   // Without sequence parallelism they are whole anyway.
   CHECK(of_device(head, false) == of_device(of_fused.kinds[2], false) + 6 * 16 * 100 / 4.0);
   CHECK(of_eager.kinds[0] == of_fused.kinds[0]);

@@ -22,8 +22,8 @@ TEST_CASE("without noise the true constants are recovered", "[serial]") {
   }
 }
 
-// With 5 % of noise, one run says little about which constant is wrong, but corrects their product.
-TEST_CASE("a single run or three correct the prior and leave wide intervals", "[serial]") {
+// One run cannot tell which constant is wrong, but corrects their combined effect.
+TEST_CASE("one or three runs correct the prior and leave wide intervals", "[serial]") {
   const std::vector<MeasuredRun> all = designed_runs(truth);
   for (const std::size_t count : {1u, 3u}) {
     CAPTURE(count);
@@ -155,7 +155,7 @@ TEST_CASE("calibration gives the same result for any number of threads") {
   }
 }
 
-TEST_CASE("no runs are rejected and five are enough to report how little they determine") {
+TEST_CASE("an empty list of runs is rejected, and five runs show how little they determine") {
   std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 1, 0.05);
   const std::vector<MeasuredRun> five(runs.begin(), runs.begin() + 5);
   CHECK(error_message([&] {

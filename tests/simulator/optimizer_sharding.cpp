@@ -147,7 +147,8 @@ TEST_CASE("zero1 sends gradients once per iteration however many micro-batches t
 
 // Weights, gradients and the rest of the optimizers: arXiv 1910.02054, figure 1, and for adam-18 and adam-20
 // docs/user-guide/features/dist_optimizer.md of Megatron-LM: 6 + 12 / n and 4 + 16 / n. adam-20-fp32 has bf16
-// and fp32 gradients; FSDP's adam-16-fp32 is sharded as a whole.
+// and fp32 gradients; adam-16-fp32 is
+// for FSDP, which shards everything; with zero1 and zero2, replicas count only the cast weights.
 TEST_CASE("a replica holds its part of the state that is sharded") {
   struct Case {
     Precision precision;

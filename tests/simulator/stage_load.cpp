@@ -117,7 +117,7 @@ TEST_CASE("recomputed experts keep only the input of their layer") {
                   outputs = load(Recomputation::moe_act);
   const double kept = 16 * (24 + 2 * (16 + 60) + 36), flops = 16 * (48 + 2 * 480 + 288);
   CHECK(none.activation_bytes - mlp.activation_bytes == 2 * 2 * kept);
-  // The gradients of all of that exist beside it, also where it is recomputed.
+  // Gradients of the same size exist in the backward pass, also if that is recomputed.
   CHECK(none.working_bytes == 2 * kept);
   CHECK(mlp.working_bytes == 2 * 2 * kept);
   CHECK(mlp.backward_s - none.backward_s == Approx(2 * 2 * flops / 1e12));
@@ -148,7 +148,7 @@ TEST_CASE("activation memory is what recomputation leaves") {
   // The MLP keeps input and output of its activation function, 2 · 4 · 128 · 2 bytes.
   CHECK(load_of(tiny_transformer(Recomputation::mlp), {1, 3}).activation_bytes ==
         2 * (2 * (4352 + 2560 - 2048) + 256));
-  // So have the gradients of a layer's MLP, whatever is recomputed.
+  // The gradients of its activations take as much, whatever is recomputed.
   CHECK(load_of(tiny_transformer(Recomputation::mlp), {1, 3}).working_bytes == 2 * (2048 + 2048));
   CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}).activation_bytes == 2 * (2 * 256 + 256));
   CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}).working_bytes == 2 * (4352 + 2560 + 2048));

@@ -44,8 +44,8 @@ class MemoryDemand {
     return std::min(stages, layers()) * devices_per_stage;
   }
 
-  /// With the number of replicas that needs least, the fewest of several. A stage has at most
-  /// `devices_per_stage` devices.
+  /// With the number of replicas for which the ratio of needed to available memory is smallest, the fewest in
+  /// a tie. A stage has at most `devices_per_stage` devices.
   MemoryNeed sum_need(const MemorySupply& supply, int devices_per_stage) const {
     MemoryNeed least = no_stage();
     for (int replicas = limits_.replicas.value_or(1); replicas <= max_replicas_; ++replicas) {

@@ -153,11 +153,12 @@ class IterationEstimator {
   IterationEstimate estimate_;
 };
 
-/// Relative error that 95 % of predicted peaks do not exceed: Student's t times the root mean square of the
+/// Relative error that 95 % of predicted peaks do not exceed: by Student's t and the root mean square of the
 /// logarithms of predicted ÷ measured memory of 56 published runs (docs/validation.md).
-inline constexpr double memory_error = 0.121;
+inline constexpr double memory_error = 0.129;
 
-/// Whether a plan runs on a device: `near_limit` if that is within the error of predictions.
+/// Whether a plan fits a device. `near_limit`: needed memory and capacity differ by less than `memory_error`,
+/// in either direction, so that the prediction does not decide.
 enum class MemoryVerdict : unsigned char { fits, near_limit, exceeds };
 std::string_view name_of(MemoryVerdict verdict);
 

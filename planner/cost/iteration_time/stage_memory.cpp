@@ -86,9 +86,8 @@ void StageMemory::find_partitioned_state(const Job& job) {
 }
 
 /// A GPipe trainer has four buffers per micro-batch: input, output, and the gradients of both. The kept
-/// activations already include the input. Trainers with other schedules only buffer the output. In the
-/// backward pass of an MLP, its most voluminous part, a layer's activations and their gradients exist
-/// together.
+/// activations already include the input. Trainers with other schedules only buffer the output. During the
+/// backward pass of an MLP, the largest part of a layer, gradients of its activations exist besides them.
 StageNeeds StageMemory::needs(std::pair<int, int> range, int replicas, int recomputed) const {
   const auto [begin, end] = range;
   StageNeeds needs;

@@ -56,7 +56,7 @@ class StageMemory {
   std::vector<double> least_;         // prefix sums for least_kept_bytes
   std::vector<double> kept_, whole_;  // prefix sums for one device; the latter if no layer is recomputed
   RangeMax working_;                  // by layer
-  RangeMax gradients_;                // by layer: of activations, in its backward pass
+  RangeMax gradients_;                // by layer: of the activations of its MLP
   RangeMax unpartitioned_;            // by layer: bytes of state that exist as a whole during its passes
 };
 
