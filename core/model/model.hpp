@@ -114,21 +114,22 @@ struct ActivationBytes {
 ///   for the causal mask), 24 s h² + 4 s² h for GPT; backward takes twice that (same source);
 /// - it keeps, with 16-bit numbers, norms 4 s h (with `qk_norm` also their inputs, 2 s (q + k)), attention
 ///   2 s h + 4 s q + 4 s k + 4 a s², MLP 2 s h + 4 s f (6 s f if gated: gate, product and the other factor),
-///   twice as much with 32 bits, and dropout masks of 2 s h (`dropout`) and a s² bytes (`attention_dropout`):
-///   s h (34
-///   + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv 2205.05198), of which 5 a s² belong to the attention
-///   core; without attention dropout the core keeps only the probabilities, 2 a s²;
+///   twice as much with 32 bits, and dropout masks of 2 s h (`dropout`) and a s² bytes
+///   (`attention_dropout`): s h (34 + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv 2205.05198), of which
+///   5 a s² belong to the attention core; without attention dropout the core keeps only the probabilities,
+///   2 a s²;
 /// - of that, the inputs of norms, attention and MLP and the dropout masks (10 s h) are replicated in a
 ///   tensor-parallel group without sequence parallelism (same source); so are the inputs of the final norm
 ///   and of the head, and what the embedding keeps;
 /// - a window of w tokens limits the attention core to 4 s w q FLOPs with flash attention;
 /// - other modules: core/model/transformer_layers.cpp;
 /// - the head takes 2 s h V FLOPs, and keeps 4 s h bytes (twice that with 32 bits) and logits in fp32, 4 s V;
-/// - with eager kernels, autograd keeps more: rotated queries and keys, 2 s (q + k); the output of a gated
-///   MLP's activation function, 2 s f; logits as the product gives them, their copy in fp32, and
-///   probabilities in fp32, 10 s V (nanotron/parallel/tensor_parallel/functional.py); and, whole also with
-///   sequence parallelism, the inputs of attention, MLP and head;
-/// - the embedding keeps 8 s + s h bytes (activation memory as in the latter paper and in Megatron-LM).
+/// - with eager kernels, autograd also keeps rotated queries and keys, 2 s (q + k), and the output of a gated
+///   MLP's activation function, 2 s f. Of logits it keeps the product, a copy in fp32 and probabilities in
+///   fp32, 10 s V instead of 4 s V (nanotron/parallel/tensor_parallel/functional.py). The inputs of
+///   attention, MLP and head stay whole even with sequence parallelism;
+/// - the embedding keeps 8 s bytes and, with `dropout`, a mask of s h (activation memory as in the latter
+///   paper and in Megatron-LM);
 /// - with quantized products, the inputs of the matrices of a block are kept in their format, the input of
 ///   the output projection in addition to what the attention core keeps.
 LayerKinds layer_kinds(const Model& model, ActivationBytes bytes);
@@ -141,7 +142,7 @@ inline std::vector<Layer> layer_chain(const Model& model, ActivationBytes bytes)
 
 /// Returns `layer` with `output` and the activation sizes reduced to what one device holds, if `token_parts`
 /// groups of `tensor` devices compute different tokens: with sequence parallelism 1 / `tensor` of everything
-/// that its group computes, but `gathered_memory`, which stays whole; without it, `output` and
+/// that its group computes, except `gathered_memory`, which stays whole; without it, `output` and
 /// `replicated_memory` of the group stay whole and the rest is divided. `routed_load`: tokens routed to the
 /// device's experts ÷ the mean. Parameters and FLOPs are unchanged.
 Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel, int token_parts = 1,

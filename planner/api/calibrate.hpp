@@ -12,7 +12,7 @@ namespace dtfm::api {
 
 struct CalibrateRequest {
   std::shared_ptr<const Topology> topology;  // of the runs that name none
-  std::vector<sim::MeasuredRun> runs = {};   // at least sim::min_runs
+  std::vector<sim::MeasuredRun> runs = {};   // at least one
   Calibration prior = {};                    // its mean: the constants of the job or the topology, or neutral
   Work work = {};                            // threads, progress and interrupts
 };

@@ -3,8 +3,6 @@
 #include <filesystem>
 #include <memory>
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 #include "core/io/readers/calibration_reader.hpp"
 #include "core/io/readers/roofline_reader.hpp"
@@ -35,8 +33,7 @@ api::CalibrateRequest read_calibrate_request(const CalibrateOptions& options) {
   api::CalibrateRequest request{topology};
   request.runs = text ? io::parse_runs(*text, name, std::filesystem::current_path(), context)
                       : io::read_runs(name, context);
-  if (request.runs.size() < sim::min_runs)
-    throw Error(name, "has no runs; fitting the constants requires at least one");
+  if (request.runs.empty()) throw Error(name, "has no runs; fitting the constants requires at least one");
   request.prior = io::calibration_for({}, job.value_or(Job()), *topology).constants;
   request.work = options.work;
   return request;

@@ -59,6 +59,8 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
     """A file with one line per row, and the plans and jobs that it names, until the end of the context. Errors in a
     line are raised as errors of its row."""
     rows = list(rows)
+    if not rows:
+        raise InputError("runs", "has no runs; fitting the constants requires at least one")
     with tempfile.TemporaryDirectory(prefix="dtfm-") as name:
         folder, names = Path(name), dict[int, tuple[str, str]]()
         for i, row in enumerate(rows):

@@ -19,7 +19,8 @@ from .errors import UserError, computing
 MAX_SIZE, MAX_LAYERS = 1_000_000_000, 100_000  # of any size in a job
 # Keys of a job's `model` that Transformer has, or that do not change what is trained.
 PLAIN_KEYS = {"kind", "layers", "hidden", "heads", "sequence", "vocabulary", "kv_heads", "head_dim", "feed_forward", "positions",
-              "gated", "biases", "norm", "qk_norm", "tied", "attention", "dropout", "attention_dropout", "kernels", "encoder", "pooler", "experts"}
+              "gated", "biases", "norm", "qk_norm", "tied", "attention", "dropout", "attention_dropout", "kernels",
+              "encoder", "pooler", "experts"}
 
 
 def stable_seed(*numbers: int) -> int:

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <optional>
 
-#include <fmt/format.h>
 #include <Eigen/Dense>
 
 #include "core/base/error.hpp"
@@ -360,7 +359,7 @@ CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
 }
 
 CalibrationFit Calibrator::fit() {
-  if (runs_.size() < min_runs) throw Error("", "no runs: fitting the constants requires at least one");
+  if (runs_.empty()) throw Error("", "no runs: fitting the constants requires at least one");
   const Estimate best = without_outliers();
   CalibrationFit result = make_fit(best);
   find_effects(best, result.runs);

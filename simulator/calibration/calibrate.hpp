@@ -15,7 +15,6 @@
 
 namespace dtfm::sim {
 
-inline constexpr std::size_t min_runs = 1;
 /// At least so many runs remain when outliers are removed: fewer cannot show that a run is one.
 inline constexpr std::size_t min_runs_besides_outliers = 5;
 /// What the model misses in runs that it was not fitted to, relative: about the root mean square of the
@@ -62,7 +61,7 @@ struct CalibrationFit {
 /// The constants that minimize the sum of squares of log (simulated ÷ measured) plus that of the prior.
 /// Outliers, runs that no constants explain together with the others, are left out. The memory of a process
 /// is fitted by least squares of the relative errors of all measured peaks, outliers included. Throws Error
-/// for fewer than min_runs runs, and WorkStopped.
+/// without runs, and WorkStopped.
 CalibrationFit calibrate(std::span<const MeasuredRun> runs, const CalibrateSettings& settings);
 
 }  // namespace dtfm::sim

@@ -26,7 +26,7 @@ class TestRuns(unittest.TestCase):
         elsewhere = dtfm.plan({**topology, "devices": [{"site": "b", "count": 2, "gpu": "T4"}]}, evaluations=9)
         row = {"plan": plan, "seconds": 9}
         for rows, where, problem in (
-            ([row] * 4, "runs", "has 4 runs"),
+            ([], "runs", "has no runs"),
             ([row] * 5 + [{**row, "seconds": "soon"}], "runs[5]", "soon"),
             ([row] * 5 + [{**row, "second": 1}], "runs", "unknown column `second`"),
             ([row] * 5 + [{**row, "topology": "a.yaml"}], "runs[5].topology", "require a CSV file"),
@@ -54,7 +54,7 @@ class TestTopology(unittest.TestCase):
         self.assertEqual(topology.latency_s[0, 0], 0)
         self.assertEqual(len(topology), 3)
         self.assertEqual([it["site"] for it in topology.devices], ["a", "a", "b"])
-        self.assertEqual(topology.devices[0]["memory_bytes"], 16e9)
+        self.assertEqual(topology.devices[0]["memory_bytes"], 14.75 * 2**30)
         self.assertEqual(repr(topology), "Topology('topology': 3 devices in 2 sites)")
 
     def test_asymmetric_arrays_are_not_transposed(self):

@@ -181,7 +181,7 @@ std::vector<cost::DeviceMemory> predicted_memory(const ClusterRun& it) {
   return cost::device_memory(cost::IterationModel(problem, it.run.work->plan.tensor), it.run.work->plan);
 }
 
-cost::DeviceMemory fullest(const std::vector<cost::DeviceMemory>& devices) {
+cost::DeviceMemory highest(const std::vector<cost::DeviceMemory>& devices) {
   return *std::ranges::max_element(devices, {}, &cost::DeviceMemory::needed);
 }
 
@@ -193,20 +193,20 @@ MemoryErrors memory_errors(const std::vector<ClusterRun>& runs) {
     const std::vector<cost::DeviceMemory> devices = predicted_memory(it);
     const cost::DeviceMemory& first = devices.front();
     if (it.peak_bytes > 0)
-      errors.peak.push_back((it.is_first_stage ? first : fullest(devices)).reserved() / it.peak_bytes - 1);
+      errors.peak.push_back((it.is_first_stage ? first : highest(devices)).reserved() / it.peak_bytes - 1);
     if (it.state_bytes > 0) errors.state.push_back(first.state / it.state_bytes - 1);
   }
   return errors;
 }
 
-MemoryVerdictCounts count_memory_verdicts(const std::vector<ClusterRun>& runs) {
-  MemoryVerdictCounts counts;
+RejectionCounts count_rejections(const std::vector<ClusterRun>& runs) {
+  RejectionCounts counts;
   for (const ClusterRun& it : runs) {
-    const cost::DeviceMemory memory = fullest(predicted_memory(it));
-    const int refused = memory.needed > memory.capacity ? 1 : 0;
-    const bool ran = it.run.seconds > 0;
-    (ran ? counts.ran : counts.out_of_memory) += 1;
-    (ran ? counts.refused : counts.foretold) += refused;
+    const cost::DeviceMemory memory = highest(predicted_memory(it));
+    const int rejected = memory.needed > memory.capacity ? 1 : 0;
+    const bool succeeded = it.run.seconds > 0;
+    (succeeded ? counts.succeeded : counts.out_of_memory) += 1;
+    (succeeded ? counts.falsely_rejected : counts.rejected) += rejected;
   }
   return counts;
 }

@@ -13,9 +13,9 @@ namespace dtfm {
 struct ClusterRun {
   sim::MeasuredRun run;           // `seconds` is 0 if it ran out of memory
   bool has_slow_network = false;  // measured just before the run, and far below that of other jobs
-  double peak_bytes = 0;          // of a device of the first stage, or of the fullest device
-  double state_bytes = 0;         // between the passes, of a device of the first stage
-  bool is_first_stage = false;    // what `peak_bytes` belongs to
+  double peak_bytes = 0;          // highest of any device, or of the first stage
+  double state_bytes = 0;         // of a device of the first stage, after the backward pass
+  bool is_first_stage = false;    // whether `peak_bytes` is that of the first stage
 };
 
 /// nanotron on 1 to 64 hosts of 8 H100: Llama-like models. The peak is that of reserved memory.
@@ -31,11 +31,11 @@ struct MemoryErrors {
 };
 MemoryErrors memory_errors(const std::vector<ClusterRun>& runs);
 
-/// Runs that ran, those of them that the planner refuses, runs out of memory, and those that it refuses.
-struct MemoryVerdictCounts {
-  int ran = 0, refused = 0, out_of_memory = 0, foretold = 0;
+/// Numbers of runs that succeeded and that ran out of memory, and how many of each the planner rejects.
+struct RejectionCounts {
+  int succeeded = 0, falsely_rejected = 0, out_of_memory = 0, rejected = 0;
 };
-MemoryVerdictCounts count_memory_verdicts(const std::vector<ClusterRun>& runs);
+RejectionCounts count_rejections(const std::vector<ClusterRun>& runs);
 
 /// The runs that did not run out of memory, on healthy networks.
 std::vector<sim::MeasuredRun> timed_runs(const std::vector<ClusterRun>& runs);

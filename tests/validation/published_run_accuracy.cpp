@@ -82,14 +82,13 @@ TEST_CASE("memory of clusters is predicted within the errors of docs/validation.
         Approx(std::expm1(student_critical_value(0.05, 56) * std::sqrt(squares / 56))).margin(0.001));
   CHECK(memory_errors(simumax).peak.size() == 9);
   CHECK(mean_absolute(memory_errors(simumax).peak) <= 0.03);
-  const MemoryVerdictCounts counts = count_memory_verdicts(nanotron),
-                            fsdp = count_memory_verdicts(read_fsdp_runs(data));
-  CHECK(counts.ran == 56);
-  CHECK(counts.refused == 0);
+  const RejectionCounts counts = count_rejections(nanotron), fsdp = count_rejections(read_fsdp_runs(data));
+  CHECK(counts.succeeded == 56);
+  CHECK(counts.falsely_rejected == 0);
   CHECK(counts.out_of_memory == 9);
-  CHECK(counts.foretold == 9);
-  CHECK(fsdp.ran == 42);
-  CHECK(fsdp.refused == 0);
+  CHECK(counts.rejected == 9);
+  CHECK(fsdp.succeeded == 42);
+  CHECK(fsdp.falsely_rejected == 0);
 }
 
 TEST_CASE("estimates of clusters are those of the simulator") {

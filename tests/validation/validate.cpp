@@ -194,9 +194,9 @@ void validate_memory(const char* what, const std::vector<ClusterRun>& runs) {
   const MemoryErrors errors = memory_errors(runs);
   print_errors("peak of the allocator", errors.peak);
   print_errors("weights, gradients and optimizer", errors.state);
-  const MemoryVerdictCounts counts = count_memory_verdicts(runs);
-  fmt::print("{} of {} that ran refused, {} of {} out-of-memory runs foretold\n", counts.refused, counts.ran,
-             counts.foretold, counts.out_of_memory);
+  const RejectionCounts counts = count_rejections(runs);
+  fmt::print("rejected: {} of {} that succeeded, {} of {} that ran out of memory\n", counts.falsely_rejected,
+             counts.succeeded, counts.rejected, counts.out_of_memory);
 }
 
 void validate_published(const std::string& data) {
