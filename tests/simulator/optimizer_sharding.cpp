@@ -49,6 +49,15 @@ std::map<int, double> sent_bytes(const Problem& problem, const Plan& plan) {
 
 constexpr GradientSync half_syncs[] = {GradientSync::ring, GradientSync::sharded_ps};
 
+/// Bytes of state per parameter on one of n replicas.
+double state_per_parameter(Precision precision, Optimizer optimizer, OptimizerSharding sharding, int n) {
+  Problem problem = sharded_problem(n, 5, sharding, GradientSync::ring);
+  problem.job.training.precision = precision;
+  problem.job.training.optimizer = optimizer;
+  const Plan plan = plan_of(problem.job, 1, n, 1);
+  return LoadModel(problem, plan).of(plan.pipelines[0].stages[0]).state_bytes / (5 * parameters);
+}
+
 }  // namespace
 
 // F 0–2, B 2–6. Two replicas: a half of 2e8 bytes of gradients 6–7, a half of 2 s of optimizer step 7–8, a
@@ -164,11 +173,7 @@ TEST_CASE("a replica holds its part of the state that is sharded") {
     for (const int n : {1, 2, 3, 64}) {
       CAPTURE(it.precision, it.optimizer, n);
       const auto state = [&](OptimizerSharding sharding) {
-        Problem problem = sharded_problem(n, 5, sharding, GradientSync::ring);
-        problem.job.training.precision = it.precision;
-        problem.job.training.optimizer = it.optimizer;
-        const Plan plan = plan_of(problem.job, 1, n, 1);
-        return LoadModel(problem, plan).of(plan.pipelines[0].stages[0]).state_bytes / (5 * parameters);
+        return state_per_parameter(it.precision, it.optimizer, sharding, n);
       };
       const auto exactly = [](double bytes) { return Approx(bytes).epsilon(1e-12); };
       CHECK(state(OptimizerSharding::none) == exactly(it.weights + it.gradients + it.rest));
@@ -176,6 +181,13 @@ TEST_CASE("a replica holds its part of the state that is sharded") {
       CHECK(state(OptimizerSharding::zero2) == exactly(it.weights + (it.gradients + it.rest) / n));
       CHECK(state(OptimizerSharding::zero3) == exactly((it.weights + it.gradients + it.rest) / n));
     }
+}
+
+// PyTorch's FSDP shards weights, gradients and both moments, 4 bytes each.
+TEST_CASE("a replica holds its part of adam-16-fp32 with zero3") {
+  for (const int n : {1, 2, 3, 64})
+    CHECK(state_per_parameter(Precision::bf16, Optimizer::adam_16_fp32, OptimizerSharding::zero3, n) ==
+          Approx(16.0 / n).epsilon(1e-12));
 }
 
 TEST_CASE("the peak memory of a run with zero1 has the sharded state") {
