@@ -59,14 +59,12 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
     """A file with one line per row, and the plans and jobs that it names, until the end of the context. Errors in a
     line are raised as errors of its row."""
     rows = list(rows)
-    if not rows:
-        raise InputError("runs", "has no runs; fitting the constants requires at least one")
     with tempfile.TemporaryDirectory(prefix="dtfm-") as name:
         folder, names = Path(name), dict[int, tuple[str, str]]()
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise InputError(f"runs[{i}]", f"expected a dict; found {type(row).__name__}")
-        columns = list(dict.fromkeys(str(column) for row in rows for column in row))
+        columns = list(dict.fromkeys(str(column) for row in rows for column in row)) or ["plan", "seconds"]
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
         table.writerow(columns)
