@@ -88,6 +88,7 @@ struct GradientSyncTraits {
   bool in_jobs = true;         // a job may name it; only schemes and the simulator use the others
   bool is_candidate = false;   // the planner tries it if the job says `auto`
   bool uses_channels = false;  // messages between hosts are sent in parts (HostChannels)
+  bool may_use_trees = false;  // NCCL all-reduces over trees instead where these have less latency
   /// Splits into a reduce-scatter and an all-gather. A sharded optimizer updates between the two.
   bool has_halves = false;
   bool has_instances = false;  // divides the members of every site into groups of equal size

@@ -37,10 +37,10 @@ constexpr std::array estimated = {
     EstimatedErrors{
         Architecture::hopper, 1, {"published runs, estimated layer times, Hopper, one host", 0.0583, 14}},
     EstimatedErrors{
-        Architecture::hopper, 8, {"published runs, estimated layer times, Hopper, 2 to 8 hosts", 0.0621, 23}},
+        Architecture::hopper, 8, {"published runs, estimated layer times, Hopper, 2 to 8 hosts", 0.0556, 23}},
     EstimatedErrors{Architecture::hopper,
                     any_number,
-                    {"published runs, estimated layer times, Hopper, more hosts", 0.324, 25}},
+                    {"published runs, estimated layer times, Hopper, more hosts", 0.129, 25}},
     EstimatedErrors{Architecture::blackwell,
                     1,
                     {"published runs, estimated layer times, Blackwell, one host", 0.0788, 9}},
@@ -49,7 +49,7 @@ constexpr std::array estimated = {
                     {"published runs, estimated layer times, other generations, one host", 0.144, 164}},
     EstimatedErrors{Architecture::other,
                     any_number,
-                    {"published runs, estimated layer times, other generations, several hosts", 0.215, 91}},
+                    {"published runs, estimated layer times, other generations, several hosts", 0.125, 91}},
 };
 
 const PublishedErrors& estimated_errors(Architecture architecture, std::size_t hosts) {

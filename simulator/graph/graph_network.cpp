@@ -120,7 +120,7 @@ FlowParameters GraphNetwork::parameters(const Task& flow) const {
         bandwidth_[at(link)] > 0 ? bandwidth_[at(link)] : graph_.links[at(link)].bandwidth;
     if (bandwidth > 0) penalty += model.weight_s / bandwidth;
   }
-  FlowParameters parameters{latency * model.latency_factor, 1, flow.rate};
+  FlowParameters parameters{latency * model.latency_factor * flow.latencies, 1, flow.rate};
   penalty += latency + graph_.routes[at(flow.route)].return_latency;
   if (model.weigh_by_latency) parameters.weight = 1 / std::max(penalty, min_penalty);
   if (model.window > 0 && latency > 0)

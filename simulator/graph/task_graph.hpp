@@ -81,7 +81,8 @@ struct Task {
   int connection = no_index;                              // of a streamed flow: of TaskGraph::connections
   double amount = 0;                                      // work units, seconds or bytes
   double rate = std::numeric_limits<double>::infinity();  // rate cap of a flow, bytes per second
-  double overhead = 0;  // s before the first byte of a flow between different hosts
+  double overhead = 0;   // s before the first byte of a flow between different hosts
+  double latencies = 1;  // how often a flow takes the latency of its route
   double priority = 0;
   int first_after = 0, after_count = 0;  // its dependencies: a range of TaskGraph::after
 };

@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/plan/communication.hpp"
+#include "core/plan/gradient_pieces.hpp"
 #include "core/plan/scalar_reductions.hpp"
 #include "core/plan/shards.hpp"
 #include "core/plan/sharing_replicas.hpp"
@@ -239,15 +240,25 @@ class IterationGraph {
     const double bytes = compressed ? it.bytes * plan_.execution.compression.gradients : it.bytes,
                  compression_s = compressed ? model_.gradient_compression_s(bytes) : 0;
     const int part = label_of(it);
+    const bool in_pieces =
+        it.payload == Payload::gradients && !paths_ && synchronizes_pieces(plan_.execution, it.algorithm);
+    std::vector<int>* const before = in_pieces ? &group_ends_[{it.devices, it.part, it.experts}] : nullptr;
     std::vector<std::vector<int>> ready;
     for (std::size_t i = 0; i < it.devices.size(); ++i) {
       ready.push_back(ready_of(it, i));
       if (compression_s > 0) ready.back() = {add_compression(it, i, compression_s, 0, ready.back().front())};
+      if (before && !before->empty()) ready.back().push_back((*before)[i]);
     }
-    const SyncGroup group{it.devices,      bytes, sync_starts(it.devices, ready, start_label(it)),
-                          it.layers.first, part,  {it.collective, is_sharded_ ? sharing(it) : 0},
-                          overlaps};
+    const SyncGroup group{it.devices,
+                          bytes,
+                          sync_starts(it.devices, ready, start_label(it)),
+                          it.layers.first,
+                          part,
+                          {it.collective, is_sharded_ ? sharing(it) : 0},
+                          overlaps && !in_pieces,
+                          in_pieces ? gradient_pieces(it.bytes) : 0};
     const std::vector<int> ends = add_sync(it.algorithm, group);
+    if (before) *before = ends;
     for (std::size_t i = 0; i < ends.size(); ++i)
       if (it.moment == Moment::after_update)
         pending_.push_back({it.devices[i], ends[i]});
@@ -341,6 +352,9 @@ class IterationGraph {
   std::vector<PipelineEndTasks> ends_;
   std::map<int, std::vector<int>> last_;  // [device]: tasks so far that end its part
   std::vector<DeviceTask> pending_;       // tasks to be added to `last_`
+  /// [devices, part, experts]: the tasks after which each device has completed the last synchronization of
+  /// the process group in pieces.
+  std::map<std::tuple<std::vector<int>, int, bool>, std::vector<int>> group_ends_;
   // [pipeline, layer, device]: the tasks after which the replicas have synchronized a layer, without experts,
   // if others wait for that.
   std::map<std::array<int, 3>, std::vector<int>> synchronized_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cluster/host_channels.hpp"
+#include "simulator/lowering/host_tree.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -30,6 +31,10 @@ class CollectiveLowering {
     }
     list_ = collective_messages(sync, members, group.options);
     uses_channels_ = traits(sync).uses_channels;
+    if (group.pieces == 0) return;
+    const bool may_use_trees =
+        traits(sync).may_use_trees && group.options.collective == Collective::all_reduce;
+    latencies_ = group.pieces * (may_use_trees ? tree_latency_share(builder.topology(), group.devices) : 1);
   }
 
   std::vector<int> add() {
@@ -101,6 +106,7 @@ class CollectiveLowering {
         group_.options.collective == Collective::all_gather ? Activity::all_gather : Activity::gradient_sync;
     Channel channel = builder_.channel(from, to, activity);
     channel.both_ends_send = phase.both_ends_send || overlaps;
+    channel.latencies = latencies_;
     return builder_.send(channel, bytes / builder_.constants().sync_efficiency, after,
                          label(activity, phase.number));
   }
@@ -172,6 +178,7 @@ class CollectiveLowering {
   const SyncGroup& group_;
   CollectiveMessages list_;
   bool uses_channels_ = false;
+  double latencies_ = 1;                  // that a message takes
   std::vector<int> ring_;                 // devices in the order of the current phase
   std::optional<HostChannels> channels_;  // of ring_
   int shards_ = 1;                        // that messages carry

@@ -18,6 +18,9 @@ struct SyncGroup {
   int part = no_index;       // for labels, if a device synchronizes several parts of these layers
   CollectiveOptions options = {};
   bool overlaps = false;  // the same devices may synchronize other layers at the same time
+  /// Synchronized one after another: each message stands for one of every piece, and an all-reduce may use
+  /// trees. 0: all of it at once.
+  double pieces = 0;
 };
 
 /// Adds the messages of a collective. Messages are larger if the calibrated sync efficiency is below 1.

@@ -82,7 +82,8 @@ int GraphBuilder::send_sequentially(const Channel& channel, double bytes, double
   task.route = channel.route;
   task.queue = channel.queue;
   task.amount = bytes;
-  add_transport(channel, messages, task);
+  task.latencies = channel.latencies;
+  add_transport(channel, messages * channel.latencies, task);
   if (messages > 1)
     task.overhead += (messages - 1) * topology_.link(channel.from, channel.to).latency.value();
   return add(task, after, label);

@@ -32,6 +32,7 @@ struct Channel {
   bool both_ends_send = false;  // at the same time, on one connection
   /// The sender has been told that the receive is posted, so the transport adds no handshake.
   bool is_announced = false;
+  double latencies = 1;  // how often a message takes its latency and overhead
 };
 
 class GraphBuilder {

@@ -15,6 +15,7 @@
 #include "tests/support/random_networks.hpp"
 #include "tests/support/random_problem.hpp"
 #include "tests/support/small_problems.hpp"
+#include "tests/support/stage_groups.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -38,9 +39,11 @@ std::vector<int> all_of(const Topology& topology) {
 }
 
 SyncTime estimated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
-                   const Calibration& constants = {}, Collective part = Collective::all_reduce) {
+                   const Calibration& constants = {}, Collective part = Collective::all_reduce,
+                   double pieces = 0) {
   const NetworkCost network(topology, constants);
-  const ReplicaGroup group{devices, std::vector<int>(devices.size(), 1), S};
+  ReplicaGroup group{devices, std::vector<int>(devices.size(), 1), S};
+  group.pieces = pieces;
   return gradient_sync_time(sync, topology, network, {&group, 1}, part);
 }
 
@@ -49,10 +52,12 @@ double last_end(const Topology& topology, GradientSync sync, const Calibration& 
 }
 
 double simulated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
-                 const Calibration& constants = {}, Collective part = Collective::all_reduce) {
+                 const Calibration& constants = {}, Collective part = Collective::all_reduce,
+                 double pieces = 0) {
   GraphBuilder builder(topology, constants);
   const std::vector<int> last = add_gradient_sync(
-      builder, sync, {devices, S, std::vector<int>(devices.size(), no_index), 0, no_index, {part}});
+      builder, sync,
+      {devices, S, std::vector<int>(devices.size(), no_index), 0, no_index, {part}, false, pieces});
   const Replay result = replay(builder.take().graph);
   double end_s = 0;
   for (const int task : last)  // none: nothing was sent
@@ -160,6 +165,53 @@ TEST_CASE("rings inside sites use the uplinks of all devices of a host") {
   CHECK(simulated(topology, GradientSync::hierarchical_ring, all_of(topology)) == Approx(6 * S / 8 / B));
 }
 
+// Hosts of one device: a ring of h has 2 (h - 1) latencies, a tree 2 ceil(log2 h), for each of 10 pieces. A
+// reduce-scatter has no tree.
+TEST_CASE("pieces take the latency of a tree between hosts if that of a ring is longer") {
+  const double pieces = 10;
+  struct Case {
+    int hosts, depth;
+  };
+  for (const auto& [hosts, depth] : {Case{2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}, {9, 4}, {33, 6}}) {
+    CAPTURE(hosts);
+    const Topology topology = flat_topology({hosts}, link_of(a, B), link_of(a, B));
+    const double half_s = (hosts - 1) * S / hosts / B, all_s = 2 * half_s + pieces * 2 * depth * a,
+                 scattered_s = half_s + pieces * (hosts - 1) * a;
+    const std::vector<int> all = all_of(topology);
+    const auto ring = GradientSync::ring;
+    CHECK(estimated(topology, ring, all, {}, Collective::all_reduce, pieces).seconds == Approx(all_s));
+    CHECK(simulated(topology, ring, all, {}, Collective::all_reduce, pieces) == Approx(all_s));
+    CHECK(estimated(topology, ring, all, {}, Collective::reduce_scatter, pieces).seconds ==
+          Approx(scattered_s));
+    CHECK(simulated(topology, ring, all, {}, Collective::reduce_scatter, pieces) == Approx(scattered_s));
+  }
+}
+
+// Four hosts of three devices. A message between hosts has three parts, each of which takes as long as one
+// inside a host. The ring has 22 hops of (8 a + 4 · 7 a) ÷ 12 = 3 a on average, the tree 2 (2 a + 2 · 7 a).
+// The slowest 22 consecutive hops leave out two of a, so that they have 70 a instead of 66. At two sites, or
+// with a transport, there are no trees.
+TEST_CASE("devices of a host are a chain of the tree") {
+  Topology topology = hosts_with(4, 3, link_of(a, 3 * B), link_of(7 * a, B));
+  const std::vector<int> all = all_of(topology);
+  const double transfer_s = 22 * S / 12 / (3 * B), pieces = 1000;
+  const double tree_s = pieces * 32.0 / 66 * 70 * a;
+  const auto seconds = [&](auto& function) {
+    return function(topology, GradientSync::ring, all, Calibration(), Collective::all_reduce, pieces);
+  };
+  const auto estimate_s = [](const auto&... args) { return estimated(args...).seconds; };
+  CHECK(seconds(estimate_s) == Approx(transfer_s + tree_s));
+  CHECK(seconds(simulated) == Approx(transfer_s + tree_s));
+  topology.transport = Transport();
+  CHECK(seconds(estimate_s) > pieces * 60 * a);
+  CHECK(seconds(simulated) > pieces * 60 * a);
+  topology.transport.reset();
+  topology.sites.push_back({"there"});
+  for (int i = 6; i < 12; ++i) topology.devices[at(i)].site = 1;
+  CHECK(seconds(estimate_s) > pieces * 60 * a);
+  CHECK(seconds(simulated) > pieces * 60 * a);
+}
+
 TEST_CASE("every message pays overhead and every byte pays for efficiency") {
   const Calibration constants{1, 0.25, 0.5, 0};
   CHECK(last_end(access_link_star(4), GradientSync::ring, constants) ==
@@ -217,6 +269,17 @@ TEST_CASE("the estimate is a lower bound close to the simulator on heterogeneous
           1;
       CHECK(error <= (traits(sync).has_instances ? 0.12 : 1e-9));
       worst = std::min(worst, error);
+      if (traits(sync).uses_channels && !traits(sync).has_instances)
+        for (const Collective part : {Collective::all_reduce, Collective::reduce_scatter}) {
+          const double pieces = 1 + 20 * rng.uniform(),
+                       simulated_s = simulated(topology, sync, group, constants, part, pieces);
+          CAPTURE(part, pieces);
+          // Of trees, the estimate uses only the longest latencies.
+          const double too_high = part == Collective::all_reduce ? 1.15 : 1 + 1e-9,
+                       estimated_s = estimated(topology, sync, group, constants, part, pieces).seconds;
+          CHECK(estimated_s <= too_high * simulated_s);
+          CHECK(estimated_s >= 0.95 * simulated_s);
+        }
       if (!traits(sync).has_instances) continue;
       for (const Collective part : {Collective::reduce_scatter, Collective::all_gather}) {
         const double simulated_s = simulated(topology, sync, group, constants, part);

@@ -112,12 +112,22 @@ Plan uneven_plan(Rng& rng, Problem& problem) {
   return plan;
 }
 
+/// Puts devices on the host of the one before, if both are at one site.
+void join_hosts(Rng& rng, Topology& topology) {
+  for (int i = 1; i < topology.size(); ++i) {
+    Device& device = topology.devices[at(i)];
+    const Device& before = topology.devices[at(i - 1)];
+    if (device.site == before.site && rng.below(2) == 0) device.host = before.host;
+  }
+}
+
 /// Without memory limits, so that every plan counts.
 Problem uneven_problem(Rng& rng, bool shared) {
   Problem problem{random_topology(rng, 2 + static_cast<int>(rng.below(9)), shared),
                   random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
                   Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
   for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e15);
+  if (rng.below(2) == 0) join_hosts(rng, problem.topology.edit());
   const Schedule schedules[] = {Schedule::gpipe,
                                 Schedule::one_f_one_b,
                                 Schedule::zero_bubble_h1,
@@ -125,6 +135,7 @@ Problem uneven_problem(Rng& rng, bool shared) {
                                 Schedule::eager_one_f_one_b,
                                 Schedule::zero_bubble_greedy};
   set_training(rng, problem.job, schedules[rng.below(std::size(schedules))]);
+  if (rng.below(4) == 0) problem.job.execution.messaging = Messaging::deepspeed;
   return problem;
 }
 

@@ -217,6 +217,19 @@ TEST_CASE("with overlap a layer is synchronized while the next is computed") {
   CHECK(makespan({topology, job, {}}, plan) == Approx(12 + 2));
 }
 
+// Three replicas of two layers, one micro-batch: 2 + 4 s. Without pieces, what layers send overlaps. The
+// gradients of each, 50 MiB, are two pieces, which 2 · 2 rounds of a ring send in 2 (4 · 1 s + 4 · 25 MiB ÷
+// (3 · 25 MiB/s)) = 10.67 s. The last layer has its gradients after 2 + 2 s. The first one is next.
+TEST_CASE("with overlap a ring synchronizes pieces one after another") {
+  constexpr double mib = 1024 * 1024;
+  Job job = chain_job(2, 25 * mib, 0);
+  job.execution.gradient_sync = GradientSync::ring;
+  Plan plan = plan_of(job, 1, 3, 1);
+  plan.execution.overlap = true;
+  const Topology topology = flat_topology({3}, link_of(1, 25 * mib), link_of(1, 25 * mib));
+  CHECK(makespan({topology, job, {}}, plan) == Approx(4 + 2 * 2 * (4 + 4.0 / 3)));
+}
+
 // The GPU's memory moves 8e6 B/s. An update of 1e6 parameters, 16 bytes each with adam-16, takes 2 s per
 // layer (and `update` 1). Forward and backward passes store only 100 bytes and move weights of 2e6 bytes:
 // 0.25 s and, twice that, 0.5 s more than 1 and 2 s.

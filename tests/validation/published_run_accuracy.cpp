@@ -55,7 +55,7 @@ TEST_CASE("iterations on clusters without a profile are estimated within the err
        0.087},
       {"vTrain, many hosts", read_vtrain_runs(data + "/measured/vtrain-many-hosts.csv"), 36, 0.075, 0.06,
        0.095},
-      {"nanotron", timed_runs(read_nanotron_runs(data)), 48, 0.13, 0.11, 0.105},
+      {"nanotron", timed_runs(read_nanotron_runs(data)), 48, 0.07, 0.03, 0.06},
       {"SimuMax", timed_runs(read_simumax_runs(data)), 9, 0.075, 0.05, 0.095},
       {"llm-foundry", timed_runs(read_fsdp_runs(data)), 42, 0.065, 0.035, 0.065}};
   for (const Set& set : sets) {

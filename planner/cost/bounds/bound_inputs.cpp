@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/infinity.hpp"
+#include "core/plan/gradient_pieces.hpp"
 #include "planner/cost/bounds/sync_traffic_bound.hpp"
 #include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
@@ -159,15 +160,19 @@ MemoryBound memory_bound(const IterationModel& model, const std::vector<int>& de
 /// Lower bound on the time from when all of `replicas` (at least two) devices have their gradients until the
 /// last of them has the sum. The messages connect the devices, so they cross the most expensive pair of some
 /// spanning tree, in both directions except in rings; all bounds are minima over the choice of devices.
-double sync_s(GradientSync sync, const MessageBounds& messages, int replicas, double bytes) {
+/// Data that may use trees go to their root and back, and may not take the latency of any other pair.
+double sync_s(GradientSync sync, bool may_use_trees, const MessageBounds& messages, int replicas,
+              double bytes) {
   const auto message = [&](double part) {
-    return std::max({messages.min_s(1, part), messages.fixed.max_edge(replicas),
-                     part * messages.per_byte.max_edge(replicas)});
+    const double transfer_s = part * messages.per_byte.max_edge(replicas);
+    return may_use_trees ? transfer_s
+                         : std::max({messages.min_s(1, part), messages.fixed.max_edge(replicas), transfer_s});
   };
   const SyncPattern pattern = sync_pattern(sync);
   const double part = pattern.sends_all ? bytes : bytes / replicas,
                count = pattern.messages ? pattern.messages(replicas) : 2;
-  double least_s = std::max(count * messages.min_s(1, part), (pattern.returns ? 2 : 1) * message(part));
+  double least_s = std::max(may_use_trees ? 2 * messages.min_s(1, 0) : count * messages.min_s(1, part),
+                            (pattern.returns ? 2 : 1) * message(part));
   if (pattern.traffic == SyncPattern::Traffic::around_ring)  // each replica sends once per round
     least_s = std::max(least_s, count * part * messages.per_byte.max_edge(replicas));
   return least_s;
@@ -203,10 +208,13 @@ std::vector<PipelineCosts> sync_bounds(const IterationModel& model, const std::v
   // The devices of two hosts may send a message together.
   const int max_parts = traits(model.sync).uses_channels ? messages.max_parts : 1;
   const SyncPattern::Traffic pattern = sync_pattern(model.sync).traffic;
+  const bool may_use_trees =
+      traits(model.sync).may_use_trees && synchronizes_pieces(model.problem.job.execution, model.sync);
   double first_s = infinity;
   for (int replicas = max; replicas > 1; --replicas) {
     PipelineCosts& costs = bounds[at(replicas)];
-    first_s = std::min(first_s, sync_s(model.sync, messages, replicas, first_bytes) + compression_s);
+    first_s =
+        std::min(first_s, sync_s(model.sync, may_use_trees, messages, replicas, first_bytes) + compression_s);
     costs.first_sync_s = first_s;
     costs.sync.fixed_s = messages.min_s(1, 0);
     if (pattern == SyncPattern::Traffic::to_each)

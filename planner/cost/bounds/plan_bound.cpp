@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
+#include "core/plan/gradient_pieces.hpp"
 #include "core/plan/virtual_stages.hpp"
 #include "planner/cost/iteration_time/sharded_training_time.hpp"
 
@@ -134,11 +135,13 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
   const Problem& problem = model.problem;
   const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group.devices);
   group.bytes = model.stages.gradient_bytes(layers, layers.first == 0, compressed);
+  const ExecutionConfig& execution = problem.job.execution;
+  if (synchronizes_pieces(execution, model.sync)) group.pieces = 1;  // however large they are
   const auto time_of = [&](Collective part) {
     return gradient_sync_time(model.sync, problem.topology, model.network, {&group, 1}, part);
   };
-  const SyncTime sync =
-      time_of(model.sharding.optimizer ? Collective::reduce_scatter : Collective::all_reduce);
+  const bool is_scattered = model.sharding.optimizer && !traits(execution.messaging).all_reduces_shards;
+  const SyncTime sync = time_of(is_scattered ? Collective::reduce_scatter : Collective::all_reduce);
   // Of interchangeable devices in hierarchical synchronization, some end earlier than others.
   if (traits(model.sync).shares_by_site()) return std::max(sync.seconds + least_s, most_s);
   double last_s = 0;
@@ -146,6 +149,7 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
     last_s = std::max(last_s, sync.ends_s[i] + update_s(model, *replicas[i], layers) * share);
   if (!model.sharding.optimizer) return last_s;
   group.bytes = model.stages.parameter_bytes(layers, layers.first == 0);
+  group.pieces = 0;
   return last_s + time_of(Collective::all_gather).seconds;
 }
 

@@ -321,6 +321,38 @@ double tree_messages(int n) {
   return 2.0 * (std::bit_width(static_cast<unsigned>(n)) - 1);
 }
 
+/// Latency of an all-reduce over NCCL's trees divided by that of a ring, at most 1. A tree connects the hosts
+/// of one site, those of each host are in a chain, and data go to the root and back: 2 ((m - 1) a + d b),
+/// with up to m devices on each of h hosts, depth d = ceil(log2 h), latency a inside hosts and b between
+/// them. A ring has 2 (n - 1) hops of their mean latency. (NCCL 2.2x, src/graph/tuning.cc and trees.cc.)
+double tree_latency_share(const Topology& topology, const ReplicaGroup& group) {
+  const std::vector<int>& devices = group.devices;
+  std::map<int, int> on_host;
+  for (const int device : devices) {
+    const Device& it = topology.devices[at(device)];
+    if (it.site != topology.devices[at(devices.front())].site ||
+        topology.transport_between(devices.front(), device))
+      return 1;
+    ++on_host[it.host];
+  }
+  if (on_host.size() < 2) return 1;
+  const HostChannels channels(topology, devices);
+  double inside_s = 0, between_s = 0, around_s = 0;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const int from = devices[channels.order()[i]], to = devices[channels.order()[(i + 1) % devices.size()]];
+    const double latency_s = topology.link(from, to).latency.value();
+    const bool is_inside = topology.devices[at(from)].host == topology.devices[at(to)].host;
+    double& longest_s = is_inside ? inside_s : between_s;
+    longest_s = std::max(longest_s, latency_s);
+    around_s += latency_s;
+  }
+  const auto n = static_cast<double>(devices.size());
+  const int most = std::ranges::max_element(on_host, {}, [](const auto& it) { return it.second; })->second,
+            depth = static_cast<int>(std::bit_width(on_host.size() - 1));
+  const double ring_s = (n - 1) * around_s / n, tree_s = (most - 1) * inside_s + depth * between_s;
+  return ring_s > tree_s ? tree_s / ring_s : 1;
+}
+
 struct SyncFormula {
   GradientSync sync;
   /// Null: all messages are listed.
@@ -424,6 +456,8 @@ struct Route {
 struct RunningCollective {
   NodeCollective collective;
   double count = 1;
+  double pieces = 1;               // that a message stands for
+  double latency_share = 1;        // by which trees shorten the latency
   std::vector<double> ready_s;     // by node: when it has received everything so far
   std::vector<double> channels_s;  // [sender][receiver]: end of the last message, if channels are repeated
   std::vector<std::vector<Route>> routes = {};  // by phase and message
@@ -642,9 +676,11 @@ class SyncTimer {
       shared_s = std::max(shared_s, link.round_bytes * network_.shared_seconds_per_byte(link.id));
       busy_s = std::max(busy_s, link.busy_s);
     }
+    const double latencies = running.pieces * running.latency_share;
     const auto time_of = [&](const MessageCost& cost, double bytes) {
-      return MessageTime{count * cost.overhead_s + std::max(count * bytes * cost.seconds_per_byte, shared_s),
-                         cost.latency_s};
+      return MessageTime{
+          count * latencies * cost.overhead_s + std::max(count * bytes * cost.seconds_per_byte, shared_s),
+          latencies * cost.latency_s};
     };
     MessageTime time;
     const std::size_t part_count = route.last_part - route.first_part;
@@ -737,8 +773,12 @@ SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const N
     std::vector<double> ready_s(collective.devices.size());
     std::vector<double> channels_s;
     if (collective.repeats_channels) channels_s.resize(ready_s.size() * ready_s.size());
+    const bool may_use_trees =
+        group.pieces > 0 && part == Collective::all_reduce && traits(sync).may_use_trees;
     all.push_back({std::move(collective),
                    static_cast<double>(group.count),
+                   group.pieces > 0 ? group.pieces : 1,
+                   may_use_trees ? tree_latency_share(topology, group) : 1,
                    std::move(ready_s),
                    std::move(channels_s),
                    {}});

@@ -25,6 +25,9 @@ struct ReplicaGroup {
   /// Of hierarchical synchronization: pieces of the shard in each site, at most the devices of the smallest.
   /// 0: as many as that.
   int site_shards = 0;
+  /// Pieces that are synchronized one after another, so that each message stands for one of every piece
+  /// (core/plan/gradient_pieces.hpp), and an all-reduce may use trees. 0: all of it at once, in a ring.
+  double pieces = 0;
 };
 
 /// What bounds assume of a collective of n replicas. The defaults hold for every collective in which every

@@ -11,6 +11,7 @@
 #include "core/base/index.hpp"
 #include "core/base/infinity.hpp"
 #include "core/base/kind_table.hpp"
+#include "core/plan/gradient_pieces.hpp"
 #include "core/plan/scalar_reductions.hpp"
 #include "core/plan/shards.hpp"
 #include "planner/cost/iteration_time/fewest_recomputed.hpp"
@@ -29,6 +30,8 @@ ReplicaGroup replica_group(const IterationModel& model, const Plan& plan, Commun
                            : model.stages_of(devices).mesh().shards(it.experts);
     group.parts.push_back(it.parts / shards);
   }
+  if (it.payload == Payload::gradients && synchronizes_pieces(model.problem.job.execution, it.algorithm))
+    group.pieces = gradient_pieces(it.bytes);
   group.devices = std::move(it.devices);
   return group;
 }
@@ -233,7 +236,10 @@ void IterationEstimator::add_syncs(const Plan& plan, std::span<Communication> pa
   entry.decompression_s += compression_s / std::max(1, sharing);
   if (!model_.sharding.optimizer) return;
   const Communication gather = parameter_gather(model_.stages.bytes(), first, holds_first);
-  for (ReplicaGroup& group : groups) group.bytes = gather.bytes / problem.constants.sync_efficiency;
+  for (ReplicaGroup& group : groups) {
+    group.bytes = gather.bytes / problem.constants.sync_efficiency;
+    group.pieces = 0;
+  }
   add_time(gradient_sync_time(model_.sync, problem.topology, model_.network, groups, gather.collective),
            entry.gather);
 }
@@ -306,7 +312,7 @@ double IterationEstimator::use_links(const SyncTime& time, double start_s) {
 }
 
 /// A device compresses, decompresses and computes one thing at a time. A channel (a sender and a receiver) or
-/// a link carries one bucket after the other.
+/// a link carries one bucket after the other; in pieces, each begins when the one before has ended.
 void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan) {
   const GradientBucket& bucket = buckets_[number];
   const SyncEntry& sync = sync_of(number, plan, bucket);
@@ -325,11 +331,13 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
     latest_s = std::max(latest_s, stage.channels_s);
   }
   start_s = std::max(start_s, second_latest_s);
+  const bool in_pieces = synchronizes_pieces(model_.problem.job.execution, model_.sync);
   const double end_s = use_links(sync.time, start_s);
   const double ready_s = sync_ends_s_[number];
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     StageBusy& stage = stage_of(i);
-    stage.channels_s = std::max(stage.channels_s, start_s + sync.time.channel_busy_s);
+    stage.channels_s =
+        std::max(stage.channels_s, start_s + (in_pieces ? sync.time.seconds : sync.time.channel_busy_s));
     stage.decompressed_s = std::max(std::max(stage.decompressed_s, end_s) + sync.decompression_s,
                                     stage.compressed_s + stage.decompression_s);
     sync_ends_s_[number] = std::max(sync_ends_s_[number], stage.decompressed_s);
