@@ -27,6 +27,8 @@ constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationUncertainty
 constexpr std::array<double, CalibrationUncertainty::size> assumed_deviation = {0.5,  0.02, 0.5, 2,
                                                                                 0.02, 0.5,  0.5, 1e-5};
 constexpr double assumed_noise = 0.05, assumed_noise_weight = 2;
+// Likewise of measured peaks: the root mean square of the errors on nanotron's runs (docs/validation.md).
+constexpr double assumed_memory_noise = 0.06;
 // The weight of assumed_model_error, in runs. The few runs of a fit may agree better than others will.
 constexpr double assumed_model_error_weight = 4;
 // Tolerances of least_squares. At the fine one, the remaining error of any constant is less than a tenth of
@@ -324,8 +326,11 @@ void Calibrator::fit_memory(CalibrationFit& fit) const {
   }
   if (count < 2) return;
   const double process = fit.constants.process_memory_bytes;
+  const double degrees_of_freedom = assumed_noise_weight + count - 1,
+               variance = (assumed_noise_weight * assumed_memory_noise * assumed_memory_noise + squares) /
+                          degrees_of_freedom;
   const double half =
-      student_critical_value(1 - confidence_level, count - 1) * std::sqrt(squares / (count - 1) / weights);
+      student_critical_value(1 - confidence_level, degrees_of_freedom) * std::sqrt(variance / weights);
   fit.process_memory = {std::max(0.0, process - half), process + half};
 }
 

@@ -131,17 +131,23 @@ double prediction_factor(const PublishedErrors& errors) {
 PredictionInterval time_interval(const Problem& problem, const Plan& plan,
                                  const std::optional<CalibrationUncertainty>& spread, double seconds,
                                  const PathSchedule* paths, const StopFunction& stop) {
-  if (!spread) {
-    const PublishedErrors& errors = published_errors(problem, plan);
-    const double factor = prediction_factor(errors);
-    return {seconds / factor, seconds * factor, confidence_level, errors.source};
-  }
+  const PublishedErrors& errors = published_errors(problem, plan);
+  const auto interval = [&](double factor, std::string_view source) {
+    return PredictionInterval{seconds / factor, seconds * factor, confidence_level, source};
+  };
+  const double published = prediction_factor(errors);
+  if (!spread) return interval(published, errors.source);
   Problem other = problem;
-  const double factor = prediction_factor(problem.constants, *spread, [&](const Calibration& constants) {
+  const auto seconds_with = [&](const Calibration& constants) {
     other.constants = constants;
     return undisturbed_seconds(other, plan, 1, paths, stop);
-  });
-  return {seconds / factor, seconds * factor, confidence_level, "calibration"};
+  };
+  const double factor = prediction_factor(problem.constants, *spread, seconds_with);
+  if (factor <= published) return interval(factor, "calibration");
+  const double neutral_s = seconds_with(Calibration()), calibrated_s = seconds_with(problem.constants);
+  if (!(neutral_s > 0) || !(calibrated_s > 0)) return interval(factor, "calibration");
+  const double limit = published * std::exp(std::abs(std::log(calibrated_s / neutral_s)));
+  return limit < factor ? interval(limit, errors.source) : interval(factor, "calibration");
 }
 
 }  // namespace dtfm::sim

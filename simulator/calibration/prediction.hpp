@@ -47,7 +47,9 @@ double prediction_factor(const PublishedErrors& errors);
 
 /// Prediction interval around `seconds`, the mean iteration time of `plan` simulated with the constants of
 /// `problem`, on the micro-batch `paths` if given, else as pipelines. It uses the `spread` of these constants
-/// if given, otherwise the errors on published runs. The factor is that of an undisturbed iteration, and is
+/// if given, otherwise the errors on published runs. A few runs may leave constants so uncertain that the
+/// interval becomes wider than without them. It is no wider than needed to contain the interval of neutral
+/// constants, which the errors on published runs give. The factor is that of an undisturbed iteration, and is
 /// applied to runs under any scenario. Throws WorkStopped.
 PredictionInterval time_interval(const Problem& problem, const Plan& plan,
                                  const std::optional<CalibrationUncertainty>& spread, double seconds,

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "simulator/calibration/prediction.hpp"
+#include "simulator/calibration/student_t.hpp"
 #include "tests/support/calibration_runs.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -83,8 +84,12 @@ TEST_CASE("the memory of a process is fitted by least squares of relative errors
   const CalibrationFit exact = calibrate(runs, {shipped, 1, {}});
   CHECK(exact.constants.process_memory_bytes == Approx(3e9));
   REQUIRE(exact.process_memory);
-  CHECK(exact.process_memory->first == Approx(3e9));
-  CHECK(exact.process_memory->second == Approx(3e9));
+  // Exact peaks leave the assumed noise: (2 · 0.06²) ÷ 5 of relative errors.
+  const double half_width = exact.process_memory->second - 3e9;
+  CHECK(3e9 - exact.process_memory->first == Approx(half_width));
+  double weights = 0;
+  for (std::size_t i = 0; i < 4; ++i) weights += 1 / (peaks[i] * peaks[i]);
+  CHECK(half_width == Approx(student_critical_value(0.05, 5) * std::sqrt(2 * 0.06 * 0.06 / 5 / weights)));
   for (std::size_t i = 0; i < runs.size(); ++i) CHECK(exact.runs[i].peak_memory_bytes == Approx(peaks[i]));
   runs[0].peak_memory_bytes *= 1.1;
   runs[1].peak_memory_bytes *= 0.9;

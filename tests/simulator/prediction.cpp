@@ -4,6 +4,7 @@
 
 #include "simulator/calibration/student_t.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -55,6 +56,25 @@ TEST_CASE("exact constants leave only the spread of the runs and zero time has n
   CHECK(prediction_factor(constants, spread, [](const Calibration&) { return 3.0; }) ==
         Approx(std::exp(student_critical_value(0.05, 10) * 0.05)));
   CHECK(prediction_factor(constants, spread, [](const Calibration&) { return 0.0; }) == 1);
+}
+
+// One device, 3 s per layer. Constants that a few runs leave uncertain make the interval as wide as needed to
+// contain that of neutral constants, and no wider; precise constants decide alone.
+TEST_CASE("an interval is no wider than with neutral constants, apart from what the calibration moves it") {
+  Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0), {}};
+  problem.constants.compute_scale = 1.25;
+  const Plan plan = plan_of(problem.job, 1, 1, 1);
+  CalibrationUncertainty spread{0.03, 4, {}};
+  spread.covariance[0][0] = 9;
+  const PublishedErrors& errors = published_errors(problem, plan);
+  const PredictionInterval wide = time_interval(problem, plan, spread, 7.5);
+  CHECK(wide.low_s == Approx(6 / prediction_factor(errors)));
+  CHECK(wide.high_s == Approx(7.5 * 1.25 * prediction_factor(errors)));
+  CHECK(wide.source == errors.source);
+  spread.covariance[0][0] = 0.0001;
+  const PredictionInterval narrow = time_interval(problem, plan, spread, 7.5);
+  CHECK(narrow.source == "calibration");
+  CHECK(narrow.high_s < wide.high_s);
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -248,6 +249,24 @@ std::vector<double> estimate_errors(const std::vector<MeasuredRun>& runs) {
     errors.push_back(cost::estimate_iteration(model, run.work->plan).iteration_s / run.seconds - 1);
   }
   return errors;
+}
+
+std::vector<RunChoice> estimated_choices(const std::vector<MeasuredRun>& runs) {
+  const std::vector<double> errors = estimate_errors(runs);
+  std::map<std::string, std::vector<std::size_t>> groups;  // by all of the name before the micro-batch
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    groups[runs[i].name.substr(0, runs[i].name.find(" by "))].push_back(i);
+  std::vector<RunChoice> choices;
+  for (const auto& [name, members] : groups) {
+    if (members.size() < 2) continue;
+    const auto measured_s = [&](std::size_t i) { return runs[i].seconds; };
+    const auto estimated_s = [&](std::size_t i) { return runs[i].seconds * (1 + errors[i]); };
+    const std::size_t best = *std::ranges::min_element(members, {}, measured_s),
+                      chosen = *std::ranges::min_element(members, {}, estimated_s);
+    choices.push_back(
+        {name, static_cast<int>(members.size()), runs[chosen].seconds / runs[best].seconds - 1});
+  }
+  return choices;
 }
 
 std::vector<std::vector<MeasuredRun>> roofline_fit_runs(const std::string& data) {

@@ -49,6 +49,15 @@ std::vector<sim::MeasuredRun> read_unprofiled_runs(const std::string& data);
 /// simulator does not take on the messages of FSDP on 512 devices, and agrees with them on the others.
 std::vector<double> estimate_errors(const std::vector<sim::MeasuredRun>& runs);
 
+/// Runs of one model and batch on the same hosts, at least two.
+struct RunChoice {
+  std::string name;
+  int runs = 0;
+  double excess = 0;  // measured time of the one that is estimated to be fastest ÷ the shortest − 1
+};
+/// What a planner loses that takes the fastest run by its estimates, for each group of nanotron's runs.
+std::vector<RunChoice> estimated_choices(const std::vector<sim::MeasuredRun>& runs);
+
 /// The runs to which the roofline is fitted, by set: every second one of each; of nanotron, SimuMax and
 /// llm-foundry those on at most two hosts, because the network weighs most on more; of vTrain those with
 /// tensor-parallel groups inside a host.

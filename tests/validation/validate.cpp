@@ -218,6 +218,9 @@ void validate_published(const std::string& data) {
   validate_cluster("nanotron, H100", timed_runs(read_nanotron_runs(data)));
   validate_cluster("SimuMax, B200", timed_runs(read_simumax_runs(data)));
   validate_cluster("llm-foundry, FSDP", timed_runs(read_fsdp_runs(data)));
+  fmt::print("\nnanotron: estimated choice among the runs of a model on the same hosts\n");
+  for (const RunChoice& it : estimated_choices(timed_runs(read_nanotron_runs(data))))
+    fmt::print("{:28} {} runs, {:4.1f} % slower than the fastest\n", it.name, it.runs, 100 * it.excess);
   validate_memory("nanotron, H100", read_nanotron_runs(data));
   validate_memory("SimuMax, B200", read_simumax_runs(data));
   validate_memory("llm-foundry, FSDP", read_fsdp_runs(data));
