@@ -12,6 +12,7 @@ namespace {
 constexpr const char* footer =
     R"(RUNS.csv has a header with the names of its columns and one line per measured iteration, 1 to 200:
   seconds                    duration of the iteration
+  log                        instead of seconds: log of MLPerf, or history of Weights & Biases (CSV, JSON Lines)
   peak_memory_bytes          of the device that needs most; two or more fit process_memory
   plan                       file written by dtfm-plan -o, in the folder of RUNS.csv or below
   pipeline, data             instead of a plan: stages and pipelines over the devices in file order

@@ -19,13 +19,15 @@
 #include "core/io/text/text_file.hpp"
 #include "core/io/text/units.hpp"
 #include "core/io/writers/plan_json.hpp"
+#include "simulator/io/training_log.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 
 namespace dtfm::io {
 namespace {
 
 constexpr std::size_t runs_size_limit = std::size_t{1} << 20;
-constexpr std::size_t named_size_limit = std::size_t{64} << 20;  // total bytes of all plans of a table
+constexpr std::size_t named_size_limit = std::size_t{64}
+                                         << 20;  // total bytes of all plans and logs of a table
 constexpr int max_count = 1'000'000;
 
 constexpr double max_computations = 2e6;  // per run; calibration simulates a run some hundred times
@@ -50,11 +52,12 @@ enum class Column {
   micro_batch,
   global_batch,
   seconds,
+  log,
   peak_memory_bytes
 };
-constexpr std::array<std::string_view, 10> column_names = {
-    "name", "topology",    "plan",         "job",     "pipeline",
-    "data", "micro_batch", "global_batch", "seconds", "peak_memory_bytes"};
+constexpr std::array<std::string_view, 11> column_names = {
+    "name",        "topology",     "plan",    "job", "pipeline",         "data",
+    "micro_batch", "global_batch", "seconds", "log", "peak_memory_bytes"};
 
 std::string_view name_of(Column column) {
   return column_names[static_cast<std::size_t>(column)];
@@ -130,7 +133,8 @@ class RunsReader {
     const auto has = [&](Column column) {
       return std::find(columns_.begin(), columns_.end(), column) != columns_.end();
     };
-    if (!has(Column::seconds)) throw header.error(0, "missing column `seconds`");
+    if (!has(Column::seconds) && !has(Column::log))
+      throw header.error(0, "missing column `seconds` or `log`");
     if (!has(Column::plan) && !(has(Column::pipeline) && has(Column::data)))
       throw header.error(0, "missing columns: expected `plan`, or `pipeline` and `data`");
   }
@@ -138,12 +142,13 @@ class RunsReader {
   sim::MeasuredRun run() {
     sim::MeasuredRun run;
     run.line = table_.line();
-    const std::size_t time = required(Column::seconds);
-    run.seconds = table_.number(time, Unit{"s", 0}, "the time");
+    const std::size_t time = time_cell();
+    run.seconds =
+        cell(Column::seconds) ? table_.number(time, Unit{"s", 0}, "the time") : seconds_of_log(time);
     constexpr double min_seconds = 1e-9, max_seconds = 1e9;  // s; the limits of all times in input files
     if (run.seconds < min_seconds || run.seconds > max_seconds)
-      throw table_.error(time, fmt::format("the time must be from {} to {} s; found {}", min_seconds,
-                                           max_seconds, quote(table_.cells()[time].text)));
+      throw table_.error(time, fmt::format("the time must be from {} to {} s; found {} s", min_seconds,
+                                           max_seconds, run.seconds));
     if (const auto memory = cell(Column::peak_memory_bytes)) run.peak_memory_bytes = peak_memory(*memory);
     const std::shared_ptr<const Topology> topology = topology_of_row();
     run.network = topology->name;
@@ -154,6 +159,25 @@ class RunsReader {
     if (const auto index = cell(Column::name)) run.name = text(*index);
     check_peak_memory(run);
     return run;
+  }
+
+  /// The cell of the time, or of the log that has it.
+  std::size_t time_cell() const {
+    const auto seconds = cell(Column::seconds), log = cell(Column::log);
+    if (seconds && log) throw table_.error(*log, "`log` cannot be combined with `seconds`");
+    return log ? *log : required(Column::seconds);
+  }
+
+  double seconds_of_log(std::size_t index) {
+    const std::string path =
+        with_cell_position(index, [&] { return path_below(folder_, text(index)).string(); });
+    const auto known = log_seconds_.find(path);
+    if (known != log_seconds_.end()) return known->second;
+    const std::string content = with_cell_position(index, [&] {
+      return validate_text(read_file(path, named_bytes_left_, table_.error(index, "").where()), path);
+    });
+    named_bytes_left_ -= content.size();
+    return log_seconds_.emplace(path, parse_training_log(content, path)).first->second;
   }
 
   void check_peak_memory(const sim::MeasuredRun& run) const {
@@ -189,7 +213,8 @@ class RunsReader {
     const PlanFile& file = plan_file(index);
     std::optional<Job> own = job_of_row();
     if (!own) own = file.job();
-    if (!own) throw table_.error(index, fmt::format("{} has no job: name one in a column `job`", file.path()));
+    if (!own)
+      throw table_.error(index, fmt::format("{} has no job: name one in a column `job`", file.path()));
     auto& known = workloads_[{topology.get(), job_json(*own).dump(), file.path(), 0, 0}];
     if (!known) {
       PlanAndNotes read = file.plan(*topology, *own);
@@ -310,6 +335,7 @@ class RunsReader {
   std::vector<Column> columns_;
   std::size_t named_bytes_left_ = named_size_limit;
   std::map<std::string, PlanFile> files_;
+  std::map<std::string, double> log_seconds_;
   std::map<std::string, Job> jobs_;
   std::map<std::string, std::shared_ptr<const Topology>> topologies_;
   // Keyed by topology, job, file of the plan, and numbers of stages and pipelines.
