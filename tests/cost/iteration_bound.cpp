@@ -112,8 +112,10 @@ Plan uneven_plan(Rng& rng, Problem& problem) {
   return plan;
 }
 
-/// Puts devices on the host of the one before, if both are at one site.
+/// Puts devices on the host of the one before, if both are at one site. The links of the site do not change.
 void join_hosts(Rng& rng, Topology& topology) {
+  auto& rules = std::get<RuleLinks>(topology.links);
+  rules.same_host = rules.table;
   for (int i = 1; i < topology.size(); ++i) {
     Device& device = topology.devices[at(i)];
     const Device& before = topology.devices[at(i - 1)];
@@ -135,7 +137,8 @@ Problem uneven_problem(Rng& rng, bool shared) {
                                 Schedule::eager_one_f_one_b,
                                 Schedule::zero_bubble_greedy};
   set_training(rng, problem.job, schedules[rng.below(std::size(schedules))]);
-  if (rng.below(4) == 0) problem.job.execution.messaging = Messaging::deepspeed;
+  if (problem.job.execution.schedule == Schedule::one_f_one_b && rng.below(2) == 0)
+    problem.job.execution.messaging = Messaging::deepspeed;
   return problem;
 }
 
