@@ -1,5 +1,7 @@
 #include "simulator/io/training_log.hpp"
 
+#include <fmt/format.h>
+
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 
