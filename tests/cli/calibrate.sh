@@ -146,7 +146,7 @@ expect_refused '--threads: expected a whole number from 1 to 1024; found `0`' gp
 head -2 runs.csv >none.csv
 expect_refused 'none.csv: has no runs; fitting the constants requires at least one' gpus.yaml none.csv "${table[@]}"
 sed 's/seconds/time/' runs.csv >column.csv
-expect_refused 'column.csv:2:45: unknown column `time`; known: `name`, `topology`, `plan`, `job`, `pipeline`, `data`, `micro_batch`, `global_batch`, `seconds`, `peak_memory_bytes`' gpus.yaml column.csv "${table[@]}"
+expect_refused 'column.csv:2:45: unknown column `time`; known: `name`, `topology`, `plan`, `job`, `pipeline`, `data`, `micro_batch`, `global_batch`, `seconds`, `log`, `peak_memory_bytes`' gpus.yaml column.csv "${table[@]}"
 sed '5s/^1/one/' runs.csv >word.csv
 expect_refused 'word.csv:5:1: `pipeline`: expected a whole number from 1 to 1000000; found `one`' gpus.yaml word.csv "${table[@]}"
 sed '17s/plan.json/plans.json/' runs.csv >gone.csv
