@@ -169,15 +169,11 @@ class RunsReader {
   }
 
   double seconds_of_log(std::size_t index) {
-    const std::string path =
-        with_cell_position(index, [&] { return path_below(folder_, text(index)).string(); });
+    const std::string path = named_path(index);
     const auto known = log_seconds_.find(path);
-    if (known != log_seconds_.end()) return known->second;
-    const std::string content = with_cell_position(index, [&] {
-      return validate_text(read_file(path, named_bytes_left_, table_.error(index, "").where()), path);
-    });
-    named_bytes_left_ -= content.size();
-    return log_seconds_.emplace(path, parse_training_log(content, path)).first->second;
+    return known != log_seconds_.end()
+               ? known->second
+               : log_seconds_.emplace(path, parse_training_log(read_named(path, index), path)).first->second;
   }
 
   void check_peak_memory(const sim::MeasuredRun& run) const {
@@ -302,15 +298,25 @@ class RunsReader {
   }
 
   const PlanFile& plan_file(std::size_t index) {
-    const std::string path =
-        with_cell_position(index, [&] { return path_below(folder_, text(index)).string(); });
+    const std::string path = named_path(index);
     const auto known = files_.find(path);
-    if (known != files_.end()) return known->second;
-    const std::string content = with_cell_position(index, [&] {
+    return known != files_.end()
+               ? known->second
+               : files_.emplace(path, PlanFile(read_named(path, index), path)).first->second;
+  }
+
+  /// The path that a cell names.
+  std::string named_path(std::size_t index) const {
+    return with_cell_position(index, [&] { return path_below(folder_, text(index)).string(); });
+  }
+
+  /// The content of a plan or log, which counts towards the limit of all of them.
+  std::string read_named(const std::string& path, std::size_t index) {
+    std::string content = with_cell_position(index, [&] {
       return validate_text(read_file(path, named_bytes_left_, table_.error(index, "").where()), path);
     });
     named_bytes_left_ -= content.size();
-    return files_.emplace(path, PlanFile(content, path)).first->second;
+    return content;
   }
 
   /// Throws Error if the workload cannot be simulated, or would take too long for calibration.

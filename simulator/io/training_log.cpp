@@ -20,12 +20,22 @@ namespace {
 
 constexpr std::string_view mlperf_mark = ":::MLLOG";
 
-// Seconds of an iteration: torchtitan (components/metrics.py), NeMo (utils/exp_manager.py).
-constexpr std::array<std::string_view, 2> duration_names = {"time_metrics/end_to_end(s)",
-                                                            "train_step_timing"};
-// Iterations so far: transformers, Lightning; `_step` counts calls of wandb.log unless the trainer sets it.
-constexpr std::array<std::string_view, 3> step_names = {"train/global_step", "trainer/global_step", "_step"};
-constexpr std::array<std::string_view, 2> time_names = {"_timestamp", "_runtime"};
+// What a row of a history of Weights & Biases may have, by preference among those of a kind.
+enum class Kind { duration, step, time };
+struct Metric {
+  Kind kind;
+  std::string_view name;
+};
+constexpr std::array metrics = {
+    // Seconds of an iteration: torchtitan (components/metrics.py), NeMo (utils/exp_manager.py).
+    Metric{Kind::duration, "time_metrics/end_to_end(s)"}, Metric{Kind::duration, "train_step_timing"},
+    // Iterations so far: transformers, Lightning; `_step` counts calls of wandb.log unless the trainer sets
+    // it.
+    Metric{Kind::step, "train/global_step"}, Metric{Kind::step, "trainer/global_step"},
+    Metric{Kind::step, "_step"},
+    // Seconds.
+    Metric{Kind::time, "_timestamp"}, Metric{Kind::time, "_runtime"}};
+using Row = std::array<std::optional<double>, metrics.size()>;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -48,74 +58,78 @@ std::string place(const std::string& file, std::size_t line) {
   return fmt::format("{}: line {}", file, line);
 }
 
-/// The first of `names` that the object has as a number.
-template <class Names>
-std::optional<double> first_number(const nlohmann::json& object, const Names& names) {
-  for (const std::string_view name : names)
-    if (const auto it = object.find(name); it != object.end() && it->is_number()) return it->get<double>();
+/// The first metric of this kind that any row has.
+std::optional<std::size_t> metric_of(const std::vector<Row>& rows, Kind kind) {
+  for (std::size_t i = 0; i < metrics.size(); ++i)
+    if (metrics[i].kind == kind &&
+        std::ranges::any_of(rows, [&](const Row& row) { return row[i].has_value(); }))
+      return i;
   return std::nullopt;
 }
 
-/// Durations of iterations in a history of Weights & Biases.
-class History {
- public:
-  /// A row: a duration, or the iterations so far and a time in seconds.
-  void add(std::optional<double> duration_s, std::optional<double> step, std::optional<double> time_s) {
-    if (duration_s) keep(*duration_s, reported_);
-    if (!step || !time_s) return;
-    if (before_ && *step > before_->first)
-      keep((*time_s - before_->second) / (*step - before_->first), between_);
-    if (!before_ || *step != before_->first) before_ = {*step, *time_s};
+/// Reported seconds of iterations, or else those between rows.
+std::vector<double> durations_of(const std::vector<Row>& rows) {
+  std::vector<double> durations;
+  const auto keep = [&](double seconds) {
+    if (std::isfinite(seconds) && seconds > 0) durations.push_back(seconds);
+  };
+  if (const auto duration = metric_of(rows, Kind::duration)) {
+    for (const Row& row : rows)
+      if (row[*duration]) keep(*row[*duration]);
+    return durations;
   }
-  const std::vector<double>& durations() const { return reported_.empty() ? between_ : reported_; }
-
- private:
-  static void keep(double seconds, std::vector<double>& all) {
-    if (std::isfinite(seconds) && seconds > 0) all.push_back(seconds);
+  const auto step = metric_of(rows, Kind::step), time = metric_of(rows, Kind::time);
+  if (!step || !time) return durations;
+  std::optional<std::pair<double, double>> before;  // iterations and time of the last row with more or fewer
+  for (const Row& row : rows) {
+    if (!row[*step] || !row[*time]) continue;
+    const double iterations = *row[*step], time_s = *row[*time];
+    if (before && iterations > before->first) keep((time_s - before->second) / (iterations - before->first));
+    if (!before || iterations != before->first) before = {iterations, time_s};
   }
-
-  std::vector<double> reported_, between_;
-  std::optional<std::pair<double, double>> before_;  // iterations and time of the row before
-};
+  return durations;
+}
 
 std::vector<double> durations_of_json_lines(std::string_view text, const std::string& file) {
-  History history;
+  std::vector<Row> rows;
   for_each_line(text, [&](std::size_t number, std::string_view line) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    const nlohmann::json row = parse_json(line, place(file, number), DuplicateKeys::last_wins);
-    if (!row.is_object())
+    const nlohmann::json object = parse_json(line, place(file, number), DuplicateKeys::last_wins);
+    if (!object.is_object())
       throw Error(place(file, number), "expected a JSON object for each row of a history");
-    history.add(first_number(row, duration_names), first_number(row, step_names),
-                first_number(row, time_names));
+    Row& row = rows.emplace_back();
+    for (std::size_t i = 0; i < metrics.size(); ++i)
+      if (const auto it = object.find(metrics[i].name); it != object.end() && it->is_number())
+        row[i] = it->get<double>();
   });
-  return history.durations();
+  return durations_of(rows);
 }
 
 std::vector<double> durations_of_csv(std::string_view text, const std::string& file) {
   CsvTable table(text, file);
   const CsvTable header = table;
   const std::vector<std::string> columns = table.take_header();
-  const auto index_of = [&](const auto& names) -> std::optional<std::size_t> {
-    for (const std::string_view name : names)
-      if (const auto it = std::ranges::find(columns, name); it != columns.end())
-        return static_cast<std::size_t>(it - columns.begin());
-    return std::nullopt;
+  const auto has = [&](Kind kind) {
+    return std::ranges::any_of(metrics, [&](const Metric& it) {
+      return it.kind == kind && std::ranges::find(columns, it.name) != columns.end();
+    });
   };
-  const auto duration = index_of(duration_names), step = index_of(step_names), time = index_of(time_names);
-  if (!duration && !(step && time))
+  if (!has(Kind::duration) && !(has(Kind::step) && has(Kind::time)))
     throw header.error(0, fmt::format("expected lines of MLPerf ({} {{…}}), or a history of Weights & Biases "
                                       "with the columns `_step` and `_timestamp`",
                                       mlperf_mark));
-  History history;
+  std::vector<Row> rows;
   for (; table.has_row(); table.next()) {
     table.expect_cells(columns.size());
-    const auto number = [&](std::optional<std::size_t> cell) -> std::optional<double> {
-      if (!cell || is_missing_value(table.cells()[*cell].text)) return std::nullopt;
-      return table.number(*cell, Unit{"", 0}, "a number");
-    };
-    history.add(number(duration), number(step), number(time));
+    Row& row = rows.emplace_back();
+    for (std::size_t i = 0; i < metrics.size(); ++i) {
+      const auto cell =
+          static_cast<std::size_t>(std::ranges::find(columns, metrics[i].name) - columns.begin());
+      if (cell < columns.size() && !is_missing_value(table.cells()[cell].text))
+        row[i] = table.number(cell, Unit{"", 0}, metrics[i].name);
+    }
   }
-  return history.durations();
+  return durations_of(rows);
 }
 
 std::vector<double> durations_of_mlperf(std::string_view text, const std::string& file) {

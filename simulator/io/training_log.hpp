@@ -8,9 +8,8 @@ namespace dtfm::io {
 
 /// Returns the median seconds of an iteration. `text` is one of:
 ///
-/// - a log with the lines of MLPerf (`:::MLLOG {…}`): the time of each block (block_start, block_stop)
-/// divided
-///   by the batches (global_batch_size) by which its samples_count grew;
+/// - the output of a trainer with lines of MLPerf (`:::MLLOG {…}`): the time from block_start to block_stop,
+///   divided by the growth of samples_count ÷ global_batch_size;
 /// - a history of Weights & Biases, as JSON Lines or CSV: the metric by which torchtitan or NeMo report the
 ///   time of an iteration, or else the time between rows (`_timestamp` or `_runtime`) divided by the
 ///   iterations between them (the `global_step` of a trainer, or else `_step`).

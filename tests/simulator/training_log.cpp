@@ -65,6 +65,10 @@ TEST_CASE(
     "the iterations of a trainer count before calls of the logger, and its own times before differences") {
   CHECK(seconds_of("_step,_timestamp,train/global_step\n1,0,10\n2,40,20\n3,80,30\n") == Approx(4));
   CHECK(seconds_of("_step,_timestamp,time_metrics/end_to_end(s)\n1,0,\n2,40,1.5\n3,80,1.7\n") == Approx(1.6));
+  // The evaluation's row has only the logger's count.
+  CHECK(seconds_of("{\"_step\": 1, \"_timestamp\": 0, \"train/global_step\": 10}\n"
+                   "{\"_step\": 2, \"_timestamp\": 30}\n"
+                   "{\"_step\": 3, \"_timestamp\": 40, \"train/global_step\": 20}\n") == Approx(4));
   CHECK(seconds_of("{\"train_step_timing\": 2.5, \"_step\": 1}\n") == Approx(2.5));
 }
 
@@ -75,9 +79,8 @@ TEST_CASE("further rows of an iteration do not shorten it") {
 
 TEST_CASE("what is no log of a training run is an error") {
   const std::string expected =
-      "expected lines of MLPerf (:::MLLOG {…}), or a history of Weights & Biases with the columns `_step` "
-      "and "
-      "`_timestamp`";
+      "expected lines of MLPerf (:::MLLOG {…}), or a history of Weights & Biases with the columns "
+      "`_step` and `_timestamp`";
   CHECK(error_in("") == "log:1:1: " + expected);
   CHECK(error_in("step,time\n1,2\n") == "log:1:1: " + expected);
   CHECK(error_in("_step,_timestamp\n1,2\n") ==
