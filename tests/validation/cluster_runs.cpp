@@ -31,15 +31,15 @@ std::shared_ptr<const Topology> hosts_of(std::string_view host, int count) {
 /// Hosts whose network cards together carry the bus bandwidth that NCCL reached, with this latency between
 /// them.
 std::shared_ptr<const Topology> measured_hosts(std::string_view host, int count, double gb_per_s,
-                                               std::string_view latency) {
+                                               int latency_us) {
   if (count == 1 || gb_per_s == 0) return hosts_of(host, count);
   return published_topology(fmt::format(
       R"(version: 1
 devices:
   - {{site: lab, hosts: {0}, host: {1}, uplink: {2} Gbps, downlink: {2} Gbps, host_uplink: {3} Gbps, host_downlink: {3} Gbps}}
-links: [{{within: lab, latency: {4}, bandwidth: {2} Gbps}}]
+links: [{{within: lab, latency: {4} us, bandwidth: {2} Gbps}}]
 )",
-      count, host, gb_per_s * bits_per_byte / gpus_per_host, gb_per_s * bits_per_byte, latency));
+      count, host, gb_per_s * bits_per_byte / gpus_per_host, gb_per_s * bits_per_byte, latency_us));
 }
 
 /// 0 for an empty cell.
@@ -78,11 +78,9 @@ std::string degrees_name(const Degrees& degrees) {
 // The columns of nanotron-h100.csv from 2: hosts, gpus, tensor, data, pipeline, micro_batch, micro_batches,
 // global_batch, sequence, layers, hidden, feed_forward, heads, kv_heads, vocabulary, tied, zero_stage,
 // precision, status, tokens_per_s_gpu, seconds, allocated_gib, reserved_gib, all_reduce_gb_s.
-std::vector<ClusterRun> read_nanotron_runs(const std::string& data) {
+std::vector<ClusterRun> read_nanotron_runs(const std::string& data, int latency_us) {
   // Healthy networks reach 158 to 206 GB/s on 4 or more hosts, and 290 to 440 on 2.
   constexpr double slow_gb_s = 120;
-  // The best multiple of 5 us for every other run, by the root mean square of the errors.
-  constexpr std::string_view latency = "55 us";
   std::vector<ClusterRun> runs;
   for_each_row(data + "/measured/nanotron-h100.csv", 31, [&](const CsvTable& table, const auto& count) {
     const Degrees degrees{count(4), count(5), count(6)};
@@ -107,8 +105,9 @@ parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, optimizer_sharding:
     runs.push_back(
         {published_run(fmt::format("{} {} hosts, batch {} by {}, {}, zero{}", table.cells()[1].text, hosts,
                                    count(9), count(7), degrees_name(degrees), zero_stage),
-                       fmt::format("{} H100", count(3)), measured_hosts("dgx-h100", hosts, network, latency),
-                       std::move(job), std::move(plan), number_or_zero(table, 22)),
+                       fmt::format("{} H100", count(3)),
+                       measured_hosts("dgx-h100", hosts, network, latency_us), std::move(job),
+                       std::move(plan), number_or_zero(table, 22)),
          hosts > 1 && network > 0 && network < slow_gb_s, gib * number_or_zero(table, 24),
          gib * number_or_zero(table, 23), true});
   });

@@ -69,6 +69,20 @@ TEST_CASE("iterations on clusters without a profile are estimated within the err
   }
 }
 
+TEST_CASE("the latency of nanotron's network fits half of its runs best") {
+  if (!has_data()) return;
+  const auto squares = [](int latency_us) {
+    double sum = 0;
+    for (const double error : estimate_errors(half_of(timed_runs(read_nanotron_runs(data, latency_us)), 0)))
+      sum += std::pow(std::log1p(error), 2);
+    return sum;
+  };
+  for (int latency_us = 5; latency_us <= 100; latency_us += 5) {
+    CAPTURE(latency_us);
+    CHECK(squares(nanotron_latency_us) <= squares(latency_us));
+  }
+}
+
 TEST_CASE("of nanotron's runs of a model on the same hosts, the fastest is estimated to be the fastest") {
   if (!has_data()) return;
   const std::vector<RunChoice> choices = estimated_choices(timed_runs(read_nanotron_runs(data)));
