@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -352,8 +353,8 @@ class IterationGraph {
   std::vector<PipelineEndTasks> ends_;
   std::map<int, std::vector<int>> last_;  // [device]: tasks so far that end its part
   std::vector<DeviceTask> pending_;       // tasks to be added to `last_`
-  /// [devices, part, experts]: the tasks after which each device has completed the last synchronization of
-  /// the process group in pieces.
+  // [devices, part, experts]: the tasks after which each device has completed the last synchronization in
+  // pieces of this process group.
   std::map<std::tuple<std::vector<int>, int, bool>, std::vector<int>> group_ends_;
   // [pipeline, layer, device]: the tasks after which the replicas have synchronized a layer, without experts,
   // if others wait for that.

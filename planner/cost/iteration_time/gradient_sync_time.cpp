@@ -456,8 +456,7 @@ struct Route {
 struct RunningCollective {
   NodeCollective collective;
   double count = 1;
-  double pieces = 1;               // that a message stands for
-  double latency_share = 1;        // by which trees shorten the latency
+  double latencies = 1;            // how often a message takes its latency and overhead
   std::vector<double> ready_s;     // by node: when it has received everything so far
   std::vector<double> channels_s;  // [sender][receiver]: end of the last message, if channels are repeated
   std::vector<std::vector<Route>> routes = {};  // by phase and message
@@ -676,7 +675,7 @@ class SyncTimer {
       shared_s = std::max(shared_s, link.round_bytes * network_.shared_seconds_per_byte(link.id));
       busy_s = std::max(busy_s, link.busy_s);
     }
-    const double latencies = running.pieces * running.latency_share;
+    const double latencies = running.latencies;
     const auto time_of = [&](const MessageCost& cost, double bytes) {
       return MessageTime{
           count * latencies * cost.overhead_s + std::max(count * bytes * cost.seconds_per_byte, shared_s),
@@ -773,12 +772,12 @@ SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const N
     std::vector<double> ready_s(collective.devices.size());
     std::vector<double> channels_s;
     if (collective.repeats_channels) channels_s.resize(ready_s.size() * ready_s.size());
-    const bool may_use_trees =
-        group.pieces > 0 && part == Collective::all_reduce && traits(sync).may_use_trees;
+    double latencies = group.pieces > 0 ? group.pieces : 1;
+    if (group.pieces > 0 && part == Collective::all_reduce && traits(sync).may_use_trees)
+      latencies *= tree_latency_share(topology, group);
     all.push_back({std::move(collective),
                    static_cast<double>(group.count),
-                   group.pieces > 0 ? group.pieces : 1,
-                   may_use_trees ? tree_latency_share(topology, group) : 1,
+                   latencies,
                    std::move(ready_s),
                    std::move(channels_s),
                    {}});
