@@ -58,6 +58,7 @@ struct CalibrationUncertainty {
   double residual = 0;            // standard deviation of the logarithm of measured ÷ simulated seconds
   double degrees_of_freedom = 1;  // of Student's t
   std::array<std::array<double, size>, size> covariance = {};  // of the constants, in the order of the table
+  double longest_latency_s = 0;  // between two sites of a run that the constants are fitted to
 
   friend bool operator==(const CalibrationUncertainty&, const CalibrationUncertainty&) = default;
 };
@@ -71,7 +72,7 @@ struct FittedCalibration {
 /// Interval in which the mean time of measured iterations should lie.
 struct PredictionInterval {
   double low_s = 0, high_s = 0, level = 0;  // level: probability, in (0, 1)
-  std::string_view source = {};             // origin of the errors: `calibration` or a kind of published runs
+  std::string source = {};                  // origin of the errors: `calibration` or a kind of published runs
 };
 
 }  // namespace dtfm

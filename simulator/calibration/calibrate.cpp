@@ -347,6 +347,11 @@ CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
   }
   result.spread.degrees_of_freedom = assumed_model_error_weight + static_cast<double>(estimate.rows.size());
   result.spread.residual = std::sqrt(squares / result.spread.degrees_of_freedom);
+  for (const std::size_t row : estimate.rows) {
+    const Workload& work = *runs_[row].work;
+    result.spread.longest_latency_s =
+        std::max(result.spread.longest_latency_s, longest_site_latency_s(*work.topology, work.plan));
+  }
   const MatrixXd covariance =
       estimate.variance * normal(estimate).ldlt().solve(MatrixXd::Identity(constant_count, constant_count));
   const double bound = student_critical_value(1 - confidence_level, estimate.degrees_of_freedom);

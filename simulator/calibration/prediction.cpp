@@ -5,8 +5,12 @@
 #include <cmath>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "core/base/index.hpp"
+#include "core/collectives/collective.hpp"
 #include "core/plan/layer_times.hpp"
+#include "core/plan/optimizer_sharding.hpp"
 #include "simulator/calibration/student_t.hpp"
 #include "simulator/simulate.hpp"
 
@@ -15,7 +19,7 @@ namespace {
 
 constexpr std::size_t size = CalibrationUncertainty::size;
 
-constexpr PublishedErrors across_sites{"published runs, several sites", 0.167, 50},
+constexpr PublishedErrors across_sites{"published runs, several sites", 0.167, 50, 0.05},
     profiled{"published runs, profiled layer times", 0.07, 15};
 
 /// Runs with estimated layer times on at most `max_hosts` hosts of one site.
@@ -68,6 +72,25 @@ double perturb(Calibration& constants, std::size_t i, double deviation) {
   const bool is_share = calibration_constants[i].kind == CalibrationConstant::Kind::share;
   value = is_share && before + deviation > 1 ? before - std::min(deviation, before / 2) : before + deviation;
   return value - before;
+}
+
+struct SourcedFactor {
+  double factor = 1;
+  std::string_view source;
+};
+
+/// The factor of the calibration, limited by that of the errors on published runs (time_interval).
+SourcedFactor known_factor(const Calibration& constants, const std::optional<CalibrationUncertainty>& spread,
+                           const PublishedErrors& errors,
+                           const std::function<double(const Calibration&)>& seconds_with) {
+  const double published = prediction_factor(errors);
+  if (!spread) return {published, errors.source};
+  const SourcedFactor calibrated{prediction_factor(constants, *spread, seconds_with), "calibration"};
+  if (calibrated.factor <= published) return calibrated;
+  const double neutral_s = seconds_with(Calibration()), calibrated_s = seconds_with(constants);
+  if (!(neutral_s > 0) || !(calibrated_s > 0)) return calibrated;
+  const double limit = published * std::exp(std::abs(std::log(calibrated_s / neutral_s)));
+  return limit < calibrated.factor ? SourcedFactor{limit, errors.source} : calibrated;
 }
 
 }  // namespace
@@ -128,26 +151,57 @@ double prediction_factor(const PublishedErrors& errors) {
   return std::exp(student_critical_value(1 - confidence_level, errors.runs) * errors.residual);
 }
 
+double longest_site_latency_s(const Topology& topology, const Plan& plan) {
+  std::vector<int> devices;
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      devices.insert(devices.end(), stage.devices.begin(), stage.devices.end());
+  double result = 0;
+  for (const int from : devices)
+    for (const int to : devices)
+      if (topology.devices[at(from)].site != topology.devices[at(to)].site)
+        result = std::max(result, topology.link(from, to).latency.value());
+  return result;
+}
+
+CollectiveSpread collective_spread(const Plan& plan, const std::function<double(const Plan&)>& seconds_of) {
+  CollectiveSpread result;
+  if (plan.pipelines.size() < 2 || !traits(plan.execution.gradient_sync).messages) return result;
+  const double seconds = seconds_of(plan);
+  if (!(seconds > 0)) return result;
+  for (const GradientSyncTraits& sync : gradient_sync_table()) {
+    Plan other = plan;
+    other.execution.gradient_sync = sync.kind;
+    if (sync.kind == plan.execution.gradient_sync || !sync.messages || !sync.in_jobs || sync.has_instances ||
+        !can_shard(other.execution))
+      continue;
+    const double ratio = seconds_of(other) / seconds;
+    result.low = std::min(result.low, ratio);
+    result.high = std::max(result.high, ratio);
+  }
+  return result;
+}
+
 PredictionInterval time_interval(const Problem& problem, const Plan& plan,
                                  const std::optional<CalibrationUncertainty>& spread, double seconds,
                                  const PathSchedule* paths, const StopFunction& stop) {
   const PublishedErrors& errors = published_errors(problem, plan);
-  const auto interval = [&](double factor, std::string_view source) {
-    return PredictionInterval{seconds / factor, seconds * factor, confidence_level, source};
-  };
-  const double published = prediction_factor(errors);
-  if (!spread) return interval(published, errors.source);
-  Problem other = problem;
   const auto seconds_with = [&](const Calibration& constants) {
+    Problem other = problem;
     other.constants = constants;
     return undisturbed_seconds(other, plan, 1, paths, stop);
   };
-  const double factor = prediction_factor(problem.constants, *spread, seconds_with);
-  if (factor <= published) return interval(factor, "calibration");
-  const double neutral_s = seconds_with(Calibration()), calibrated_s = seconds_with(problem.constants);
-  if (!(neutral_s > 0) || !(calibrated_s > 0)) return interval(factor, "calibration");
-  const double limit = published * std::exp(std::abs(std::log(calibrated_s / neutral_s)));
-  return limit < factor ? interval(limit, errors.source) : interval(factor, "calibration");
+  const SourcedFactor factor = known_factor(problem.constants, spread, errors, seconds_with);
+  PredictionInterval result{seconds / factor.factor, seconds * factor.factor, confidence_level,
+                            std::string(factor.source)};
+  const double longest_latency_s = std::max(errors.longest_latency_s, spread ? spread->longest_latency_s : 0);
+  if (longest_site_latency_s(problem.topology, plan) <= longest_latency_s) return result;
+  const CollectiveSpread collectives = collective_spread(
+      plan, [&](const Plan& other) { return undisturbed_seconds(problem, other, 1, paths, stop); });
+  result.low_s *= collectives.low;
+  result.high_s *= collectives.high;
+  result.source += fmt::format(", widened by other collectives beyond {:.4g} ms", 1e3 * longest_latency_s);
+  return result;
 }
 
 }  // namespace dtfm::sim

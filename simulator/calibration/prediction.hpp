@@ -29,9 +29,10 @@ double prediction_factor(const Calibration& constants, const CalibrationUncertai
 /// Errors of iterations that were published with all that a simulation needs, simulated with neutral
 /// constants.
 struct PublishedErrors {
-  std::string_view source;  // the kind of these runs
-  double residual = 0;      // root mean square of log (simulated ÷ measured)
-  int runs = 0;             // number of them
+  std::string_view source;       // the kind of these runs
+  double residual = 0;           // root mean square of log (simulated ÷ measured)
+  int runs = 0;                  // number of them
+  double longest_latency_s = 0;  // between two sites of a run
 };
 
 /// All kinds: across sites, profiled, then those with estimated layer times.
@@ -45,12 +46,24 @@ const PublishedErrors& published_errors(const Problem& problem, const Plan& plan
 /// residual times Student's t.
 double prediction_factor(const PublishedErrors& errors);
 
+/// The longest latency between two devices of `plan` at different sites. 0 at a single site.
+double longest_site_latency_s(const Topology& topology, const Plan& plan);
+
+/// Range of the simulated iteration times of `plan` with every collective that could synchronize its
+/// gradients, relative to that with its own.
+struct CollectiveSpread {
+  double low = 1, high = 1;  // low ≤ 1 ≤ high
+};
+/// `seconds_of` returns the simulated seconds of a plan.
+CollectiveSpread collective_spread(const Plan& plan, const std::function<double(const Plan&)>& seconds_of);
+
 /// Prediction interval around `seconds`, the mean iteration time of `plan` simulated with the constants of
 /// `problem`, on the micro-batch `paths` if given, else as pipelines. It uses the `spread` of these constants
 /// if given, otherwise the errors on published runs. A few runs may leave constants so uncertain that the
 /// interval becomes wider than without them. It is no wider than needed to contain the interval of neutral
-/// constants, which the errors on published runs give. The factor is that of an undisturbed iteration, and is
-/// applied to runs under any scenario. Throws WorkStopped.
+/// constants, which the errors on published runs give. If sites are farther apart than in all runs that the
+/// errors are from, the interval is widened by the collective_spread, and its source says so. The factor is
+/// that of an undisturbed iteration, and is applied to runs under any scenario. Throws WorkStopped.
 PredictionInterval time_interval(const Problem& problem, const Plan& plan,
                                  const std::optional<CalibrationUncertainty>& spread, double seconds,
                                  const PathSchedule* paths = nullptr, const StopFunction& stop = {});

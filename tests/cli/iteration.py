@@ -271,6 +271,20 @@ def test_calibration():
     check(read("scored.json")["estimate"] == plan["estimate"], "the score has other intervals")
     refused("--calibration: cannot be combined with --objective comm-cost",
             "sites.yaml", "--calibration", "known.json", "--objective", "comm-cost")
+    # No run behind the interval had sites so far apart, so it reaches to other collectives.
+    write("far.yaml", TOPOLOGY.replace("latency: 50 ms", "latency: 80 ms"))
+    plan, printed = planned(*QUICK, "--calibration", "known.json", topology="far.yaml")
+    interval = plan["estimate"]["iteration_time_interval_s"]
+    check(interval["source"] == "calibration, widened by other collectives beyond 50 ms", interval)
+    check(f"95 % interval from {interval['source']})" in printed, printed)
+    report = json.loads(run("far.yaml", "made.json", "--calibration", "known.json", "--format", "json").stdout)
+    other = report["iteration_time_interval_s"]
+    check(all(close(interval[key], other[key]) for key in ("low", "high", "level")), interval, other)
+    spread["longest_latency"] = "80 ms"
+    write("known.json", json.dumps({"schema": "dtfm-calibration/1", **constants, "spread": spread}))
+    report = json.loads(run("far.yaml", "made.json", "--calibration", "known.json", "--format", "json").stdout)
+    narrow = report["iteration_time_interval_s"]
+    check(narrow["source"] == "calibration" and narrow["high"] < other["high"], narrow, other)
 
 
 def test_flushes_are_kept():

@@ -51,6 +51,7 @@ TEST_CASE("fitted constants and their uncertainty read back as written") {
   for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i)
     for (std::size_t k = 0; k < CalibrationUncertainty::size; ++k)
       fitted.spread->covariance[i][k] = (i == k ? 2e-5 : -1e-6) / 3;
+  fitted.spread->longest_latency_s = 0.0712;
   const std::string text = format_json(calibration_json(fitted));
   const FittedCalibration read = parse_calibration(text, "written.json");
   CHECK(read.constants == fitted.constants);

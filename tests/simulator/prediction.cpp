@@ -1,8 +1,11 @@
 #include "simulator/calibration/prediction.hpp"
 
+#include <algorithm>
 #include <cmath>
 
+#include "core/collectives/collective.hpp"
 #include "simulator/calibration/student_t.hpp"
+#include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
 
@@ -75,6 +78,67 @@ TEST_CASE("an interval is no wider than with neutral constants, apart from what 
   const PredictionInterval narrow = time_interval(problem, plan, spread, 7.5);
   CHECK(narrow.source == "calibration");
   CHECK(narrow.high_s < wide.high_s);
+}
+
+// 3 s forward and backward, whose messages overlap nothing, and all-reduces of 8 MB over links of 100 ms.
+TEST_CASE("beyond the latencies of all measured runs an interval reaches to other collectives") {
+  Problem problem{flat_topology({1, 1, 1, 1}, link_of(0, 1e9), link_of(0.1, 1e7)), chain_job(1, 2e6, 0), {}};
+  Plan plan = plan_of(problem.job, 1, 4, 4);
+  CHECK(longest_site_latency_s(problem.topology, plan) == 0.1);
+  const auto seconds_with = [&](GradientSync sync) {
+    Plan other = plan;
+    other.execution.gradient_sync = sync;
+    return undisturbed_seconds(problem, other);
+  };
+  double low = 1e9, high = 0;
+  for (const GradientSyncTraits& sync : gradient_sync_table()) {
+    if (!sync.messages || sync.has_instances) continue;
+    low = std::min(low, seconds_with(sync.kind));
+    high = std::max(high, seconds_with(sync.kind));
+  }
+  REQUIRE(high > 1.05 * low);
+  const double factor = prediction_factor(published_errors(problem, plan));
+  for (const GradientSync sync : {GradientSync::ring, GradientSync::central_ps}) {
+    plan.execution.gradient_sync = sync;
+    const PredictionInterval wide = time_interval(problem, plan, {}, seconds_with(sync));
+    CHECK(wide.low_s == Approx(low / factor));
+    CHECK(wide.high_s == Approx(high * factor));
+    CHECK(wide.source == "published runs, several sites, widened by other collectives beyond 50 ms");
+  }
+  // Calibrated with runs over such latencies, the constants decide alone.
+  CalibrationUncertainty spread{0.03, 4, {}};
+  CHECK(time_interval(problem, plan, spread, 5).source ==
+        "calibration, widened by other collectives beyond 50 ms");
+  spread.longest_latency_s = 0.1;
+  const PredictionInterval known = time_interval(problem, plan, spread, 5);
+  CHECK(known.source == "calibration");
+  CHECK(known.high_s == Approx(5 * std::exp(0.03 * student_critical_value(0.05, 4))));
+}
+
+TEST_CASE("an interval is not widened without gradient synchronization between sites") {
+  Problem problem{flat_topology({2, 1}, link_of(0, 1e9), link_of(0.1, 1e7)), chain_job(2, 2e6, 0), {}};
+  CHECK(longest_site_latency_s(problem.topology, plan_of(problem.job, 1, 2, 2)) == 0);
+  const Plan pipeline = plan_of(problem.job, 3, 1, 1);
+  CHECK(longest_site_latency_s(problem.topology, pipeline) == 0.1);
+  const CollectiveSpread none = collective_spread(pipeline, [](const Plan&) { return 1.0; });
+  CHECK(none.low == 1);
+  CHECK(none.high == 1);
+}
+
+// zero2 needs a reduce-scatter, so only the sharded parameter server and the ring can run.
+TEST_CASE("only collectives that can run the plan widen its interval") {
+  Problem problem{flat_topology({1, 1}, link_of(0, 1e9), link_of(0.1, 1e7)), chain_job(1, 2e6, 0), {}};
+  Plan plan = plan_of(problem.job, 1, 2, 2);
+  plan.execution.optimizer_sharding = OptimizerSharding::zero2;
+  plan.execution.gradient_sync = GradientSync::ring;
+  std::vector<GradientSync> simulated;
+  const CollectiveSpread spread = collective_spread(plan, [&](const Plan& other) {
+    simulated.push_back(other.execution.gradient_sync);
+    return other.execution.gradient_sync == GradientSync::ring ? 2.0 : 1.0;
+  });
+  CHECK(simulated == std::vector{GradientSync::ring, GradientSync::sharded_ps});
+  CHECK(spread.low == 0.5);
+  CHECK(spread.high == 1);
 }
 
 namespace {

@@ -76,10 +76,12 @@ void check_covariance(const CalibrationUncertainty& spread, const std::vector<Ya
 
 CalibrationUncertainty read_spread(const YamlValue& value) {
   constexpr double max_value = 1e12;  // of products of seconds and factors; far beyond any fitted value
-  const YamlMap map = value.map({"residual", "degrees_of_freedom", "covariance"});
+  const YamlMap map = value.map({"residual", "degrees_of_freedom", "covariance", "longest_latency"});
   CalibrationUncertainty spread;
   spread.residual = map.required("residual").number(0, 10);
   spread.degrees_of_freedom = map.required("degrees_of_freedom").number(1, 1e9);
+  if (const auto latency = map.optional("longest_latency"))
+    spread.longest_latency_s = latency->seconds().value();
   if (!map.has("covariance")) return spread;  // the constants are exact
   const YamlMap covariance = map.required("covariance").map(constant_names());
   constexpr std::size_t old_size = 6;  // of older files
@@ -209,7 +211,8 @@ nlohmann::ordered_json calibration_json(const FittedCalibration& calibration) {
     rows[std::string(calibration_constants[i].name)] = calibration.spread->covariance[i];
   json["spread"] = {{"residual", calibration.spread->residual},
                     {"degrees_of_freedom", calibration.spread->degrees_of_freedom},
-                    {"covariance", std::move(rows)}};
+                    {"covariance", std::move(rows)},
+                    {"longest_latency", fmt::format("{} s", calibration.spread->longest_latency_s)}};
   return json;
 }
 
