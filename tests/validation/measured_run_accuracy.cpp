@@ -1,9 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "core/io/readers/calibration_reader.hpp"
+#include "simulator/calibration/prediction.hpp"
+#include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/measured_runs.hpp"
 
@@ -98,4 +102,49 @@ TEST_CASE("with constants calibrated on half of the runs the other half is withi
     CHECK(mean_absolute(half.others) <= 0.07);
     CHECK(half.inside >= 23);  // of 25, for 95 % intervals
   }
+}
+
+namespace {
+
+constexpr const char* data = DTFM_SHARED_DATA;
+
+bool has_data() {
+  if (std::filesystem::exists(std::string(data) + "/measured")) return true;
+  WARN("skipped: no measured runs in " << data);
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("calibrated with half of the runs on a network, those of 64 GPUs are within 4.5 %, at worst 15 %") {
+  if (!has_data()) return;
+  const std::vector<MeasuredRun> all = read_network_runs(data);
+  REQUIRE(all.size() == 90);
+  REQUIRE(network_names(all).size() == 5);
+  std::vector<double> errors;
+  std::size_t inside = 0;
+  for (const std::string& network : network_names(all)) {
+    const SplitFit half = fit_to_every(2, 0, runs_on(network, all), {}, threads);
+    errors.insert(errors.end(), half.others.begin(), half.others.end());
+    inside += half.inside;
+  }
+  CHECK(errors.size() == 45);
+  CHECK(mean_absolute(errors) <= 0.045);
+  CHECK(std::ranges::all_of(errors, [](double error) { return std::abs(error) <= 0.15; }));
+  CHECK(inside >= 41);  // for 95 % intervals
+}
+
+TEST_CASE("without calibration the intervals of plans across sites contain the runs of 64 GPUs") {
+  if (!has_data()) return;
+  int runs = 0, inside = 0;
+  for (const MeasuredRun& run : read_network_runs(data)) {
+    if (run.work->topology->sites.size() == 1) continue;
+    const Problem problem = run.work->problem_with(Calibration());
+    const double seconds = undisturbed_seconds(problem, run.work->plan);
+    const PredictionInterval interval = time_interval(problem, run.work->plan, std::nullopt, seconds);
+    ++runs;
+    inside += interval.low_s <= run.seconds && run.seconds <= interval.high_s ? 1 : 0;
+  }
+  CHECK(runs == 54);
+  CHECK(inside >= 0.9 * runs);
 }

@@ -1,12 +1,15 @@
 #include "tests/validation/measured_runs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "core/base/index.hpp"
 #include "core/io/readers/job_reader.hpp"
 #include "core/io/readers/topology_reader.hpp"
 #include "core/io/text/csv_table.hpp"
@@ -36,7 +39,59 @@ MeasuredRun run_of(const std::string& network, const std::shared_ptr<const Topol
           network, std::make_shared<Workload>(Workload{topology, std::move(job), std::move(plan)}), seconds};
 }
 
+/// A topology of topologies/ as the runs on it emulated it: with 10 ms between the machines of a region.
+std::shared_ptr<const Topology> emulated_network(const std::string& name) {
+  Topology topology = read_topology(std::string(DTFM_SOURCE_DIR) + "/topologies/" + name + ".yaml");
+  for (Link& link : std::get<RuleLinks>(topology.links).links)
+    if (link.latency == Seconds(0.005)) link.latency = Seconds(0.01);
+  return std::make_shared<const Topology>(std::move(topology));
+}
+
 }  // namespace
+
+std::vector<MeasuredRun> read_network_runs(const std::string& data, GradientSync sync) {
+  const std::string file = data + "/measured/dtfm-64-v100.csv",
+                    maps_file = data + "/measured/dtfm-rank-maps.json";
+  const std::string text = read_file(file, 1 << 20);
+  const nlohmann::json maps = nlohmann::json::parse(read_file(maps_file, 1 << 20));
+  constexpr std::array names = {"datacenter", "spot-10g", "universities", "regional", "worldwide"};
+  std::array<std::shared_ptr<const Topology>, names.size()> networks;
+  std::transform(names.begin(), names.end(), networks.begin(), emulated_network);
+  Job job = read_job(std::string(DTFM_SOURCE_DIR) + "/tests/validation/job.yaml");
+  job.profiles = default_job().profiles;
+  job.execution.gradient_sync = sync;
+  job.execution.flush = 64;
+  std::vector<MeasuredRun> runs;
+  CsvTable table(text, file);
+  table.take_header();
+  for (; table.has_row(); table.next()) {
+    table.expect_cells(6);
+    const auto count = [&](std::size_t cell) {
+      return static_cast<int>(table.number(cell, Unit{"", 0}, "a count"));
+    };
+    const std::string system(table.cells()[3].text), seed(table.cells()[4].text);
+    if (system != "scheduled" && system != "random") continue;  // Megatron-LM, DeepSpeed
+    const auto network = static_cast<std::size_t>(count(0) - 1);
+    Placement placement(stages, stages);
+    for (int device = 0; device < stages * stages; ++device) {
+      const int rank = system == "random" ? maps.at(seed).at(at(device)).get<int>() : device;
+      placement.at(rank % stages, rank / stages) = device;
+    }
+    job.training.global_batch = count(2);
+    runs.push_back(
+        {fmt::format("{}, batch {}, seed {}", system, count(2), seed), names.at(network),
+         std::make_shared<Workload>(Workload{networks.at(network), job, plan_from_placement(placement, job)}),
+         table.number(5, Unit{"s", 0}, "the time")});
+  }
+  return runs;
+}
+
+std::vector<MeasuredRun> runs_on(const std::string& network, const std::vector<MeasuredRun>& runs) {
+  std::vector<MeasuredRun> result;
+  for (const MeasuredRun& run : runs)
+    if (run.network == network) result.push_back(run);
+  return result;
+}
 
 std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
   const std::string file = folder + "/measured.csv", text = read_file(file, 1 << 20);

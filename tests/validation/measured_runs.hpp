@@ -14,6 +14,12 @@ using namespace sim;
 /// Reads the runs; `folder` is tests/validation.
 std::vector<MeasuredRun> read_measured_runs(const std::string& folder);
 
+/// Iterations of 64 V100s, 8 pipelines of 8 stages, on five emulated networks (`data`/measured), whose names
+/// are those of topologies/: pipelines in the order of the devices, and random ones. Inside regions the delay
+/// is 10 ms. The runs of case 2 are described by `spot-10g`. The collective that synchronized gradients is
+/// not known.
+std::vector<MeasuredRun> read_network_runs(const std::string& data, GradientSync sync = GradientSync::ring);
+
 /// Returns the constants determined by single messages (configs/calibrations/v100.yaml), which a fit to
 /// iterations cannot determine.
 KnownCalibration directly_measured_constants();
@@ -23,6 +29,7 @@ double mean_absolute(const std::vector<double>& errors);
 
 /// Returns the networks of the runs in order.
 std::vector<std::string> network_names(const std::vector<MeasuredRun>& runs);
+std::vector<MeasuredRun> runs_on(const std::string& network, const std::vector<MeasuredRun>& runs);
 
 /// Errors of the runs on one network, simulated with constants fitted to the runs on the others.
 struct HeldOutErrors {

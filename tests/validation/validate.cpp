@@ -189,6 +189,33 @@ void validate_cluster(const char* what, const std::vector<MeasuredRun>& runs) {
   fmt::print("{} of {} in their intervals\n", inside, runs.size());
 }
 
+/// Prints what calibrations with half of the runs on each network predict for the other half.
+void validate_networks(const std::string& data) {
+  const int threads = omp_get_max_threads();
+  for (const GradientSync sync : {GradientSync::ring, GradientSync::hierarchical, GradientSync::sharded_ps,
+                                  GradientSync::tree, GradientSync::central_ps}) {
+    fmt::print("\n64 V100s, gradient_sync {}, calibrated with half of the runs of a network\n",
+               name_of(sync));
+    const std::vector<MeasuredRun> all = read_network_runs(data, sync);
+    print_errors("neutral constants", relative_errors(all, Calibration(), threads));
+    std::vector<double> errors;
+    std::size_t inside = 0;
+    for (const std::string& network : network_names(all)) {
+      const std::vector<MeasuredRun> runs = runs_on(network, all);
+      print_errors(("neutral constants, " + network).c_str(), relative_errors(runs, Calibration(), threads));
+      for (const std::size_t first : {0U, 1U}) {
+        const SplitFit half = fit_to_every(2, first, runs, {}, threads);
+        print(network.c_str(), half.fit.constants);
+        print_errors("other half", half.others);
+        errors.insert(errors.end(), half.others.begin(), half.others.end());
+        inside += half.inside;
+      }
+    }
+    print_errors("all networks, other halves", errors);
+    fmt::print("{} of {} in their intervals\n", inside, errors.size());
+  }
+}
+
 void validate_memory(const char* what, const std::vector<ClusterRun>& runs) {
   fmt::print("\n{}, memory\n", what);
   const MemoryErrors errors = memory_errors(runs);
@@ -221,6 +248,7 @@ void validate_published(const std::string& data) {
   fmt::print("\nnanotron: estimated choice among the runs of a model on the same hosts\n");
   for (const RunChoice& it : estimated_choices(timed_runs(read_nanotron_runs(data))))
     fmt::print("{:28} {} runs, {:4.1f} % slower than the fastest\n", it.name, it.runs, 100 * it.excess);
+  validate_networks(data);
   validate_memory("nanotron, H100", read_nanotron_runs(data));
   validate_memory("SimuMax, B200", read_simumax_runs(data));
   validate_memory("llm-foundry, FSDP", read_fsdp_runs(data));
