@@ -17,8 +17,8 @@ inline bool synchronizes_pieces(const ExecutionConfig& execution, GradientSync s
   return execution.overlap && traits(sync).uses_channels;
 }
 
-/// The number of pieces of `bytes` of uncompressed gradients per device, at least 1. A fraction stands for a
-/// piece that other layers share.
+/// The number of pieces of `bytes` of uncompressed gradients per device, at least 1: a layer with less than a
+/// piece is synchronized alone. A fraction stands for a piece that other layers share.
 inline double gradient_pieces(double bytes) {
   return std::max(1.0, bytes / gradient_piece_bytes);
 }

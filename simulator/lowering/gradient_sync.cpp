@@ -34,7 +34,8 @@ class CollectiveLowering {
     if (group.pieces == 0) return;
     const bool may_use_trees =
         traits(sync).may_use_trees && group.options.collective == Collective::all_reduce;
-    latencies_ = group.pieces * (may_use_trees ? tree_latency_share(builder.topology(), group.devices) : 1);
+    latencies_ = group.pieces *
+                 (may_use_trees ? tree_share(builder.topology(), builder.constants(), group.devices) : 1);
   }
 
   std::vector<int> add() {

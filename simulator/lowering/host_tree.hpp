@@ -3,15 +3,17 @@
 
 #include <span>
 
+#include "core/cluster/calibration.hpp"
 #include "core/cluster/topology.hpp"
 
 namespace dtfm::sim {
 
-/// Longest way that data take to the root of a tree and back, divided by that around a ring, at most 1; 1 as
-/// well if the devices are on one host or at several sites, or their messages have a transport.
+/// Latency and overhead of messages on the longest path to the root of a tree and back, divided by those of a
+/// ring all-reduce, at most 1. Also 1 if the devices are on one host or at several sites, or if their
+/// messages have a transport.
 ///
 /// Hosts, in the order of their first devices, form the binary tree of NCCL 2.2x (ncclGetBtree of
 /// src/graph/trees.cc), and the devices of each host a chain. The ring is that of HostChannels.
-double tree_latency_share(const Topology& topology, std::span<const int> devices);
+double tree_share(const Topology& topology, const Calibration& constants, std::span<const int> devices);
 
 }  // namespace dtfm::sim

@@ -187,6 +187,22 @@ TEST_CASE("pieces take the latency of a tree between hosts if that of a ring is 
   }
 }
 
+// Overheads, too, count once per hop of the tree, 2 · 3 of them with 8 hosts, whatever the latency is.
+TEST_CASE("a tree has the overheads of its hops") {
+  Calibration constants;
+  constants.message_overhead_s = a;
+  for (const double latency_s : {0.0, 1e-9 * a, a}) {
+    CAPTURE(latency_s);
+    const Topology topology = flat_topology({8}, link_of(latency_s, B), link_of(latency_s, B));
+    const double pieces = 10, expected_s = 14 * S / 8 / B + pieces * 6 * (latency_s + a);
+    const std::vector<int> all = all_of(topology);
+    const auto ring = GradientSync::ring;
+    CHECK(estimated(topology, ring, all, constants, Collective::all_reduce, pieces).seconds ==
+          Approx(expected_s));
+    CHECK(simulated(topology, ring, all, constants, Collective::all_reduce, pieces) == Approx(expected_s));
+  }
+}
+
 // Four hosts of three devices. A message between hosts has three parts, each of which takes as long as one
 // inside a host. The ring has 22 hops of (8 a + 4 · 7 a) ÷ 12 = 3 a on average, the tree 2 (2 a + 2 · 7 a).
 // The slowest 22 consecutive hops leave out two of a, so that they have 70 a instead of 66. At two sites, or

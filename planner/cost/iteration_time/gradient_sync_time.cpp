@@ -321,11 +321,12 @@ double tree_messages(int n) {
   return 2.0 * (std::bit_width(static_cast<unsigned>(n)) - 1);
 }
 
-/// Latency of an all-reduce over NCCL's trees divided by that of a ring, at most 1. A tree connects the hosts
-/// of one site, those of each host are in a chain, and data go to the root and back: 2 ((m - 1) a + d b),
-/// with up to m devices on each of h hosts, depth d = ceil(log2 h), latency a inside hosts and b between
-/// them. A ring has 2 (n - 1) hops of their mean latency. (NCCL 2.2x, src/graph/tuning.cc and trees.cc.)
-double tree_latency_share(const Topology& topology, const ReplicaGroup& group) {
+/// Time without bytes of an all-reduce over NCCL's trees divided by that of a ring, at most 1. A tree
+/// connects the hosts of one site, those of each host are in a chain, and data go to the root and back: 2 ((m
+/// - 1) a + d b), with up to m devices on each of h hosts, depth d = ceil(log2 h), and latency plus overhead
+/// of a message a inside hosts and b between them. A ring has 2 (n - 1) hops of their mean. (NCCL 2.2x,
+/// src/graph/tuning.cc and trees.cc.)
+double tree_share(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
   const std::vector<int>& devices = group.devices;
   std::map<int, int> on_host;
   for (const int device : devices) {
@@ -340,11 +341,12 @@ double tree_latency_share(const Topology& topology, const ReplicaGroup& group) {
   double inside_s = 0, between_s = 0, around_s = 0;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const int from = devices[channels.order()[i]], to = devices[channels.order()[(i + 1) % devices.size()]];
-    const double latency_s = topology.link(from, to).latency.value();
+    const MessageCost message = network.message(from, to);
+    const double hop_s = message.latency_s + message.overhead_s;
     const bool is_inside = topology.devices[at(from)].host == topology.devices[at(to)].host;
     double& longest_s = is_inside ? inside_s : between_s;
-    longest_s = std::max(longest_s, latency_s);
-    around_s += latency_s;
+    longest_s = std::max(longest_s, hop_s);
+    around_s += hop_s;
   }
   const auto n = static_cast<double>(devices.size());
   const int most = std::ranges::max_element(on_host, {}, [](const auto& it) { return it.second; })->second,
@@ -774,7 +776,7 @@ SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const N
     if (collective.repeats_channels) channels_s.resize(ready_s.size() * ready_s.size());
     double latencies = group.pieces > 0 ? group.pieces : 1;
     if (group.pieces > 0 && part == Collective::all_reduce && traits(sync).may_use_trees)
-      latencies *= tree_latency_share(topology, group);
+      latencies *= tree_share(topology, network, group);
     all.push_back({std::move(collective),
                    static_cast<double>(group.count),
                    latencies,
