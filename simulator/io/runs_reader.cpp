@@ -165,7 +165,8 @@ class RunsReader {
   std::size_t time_cell() const {
     const auto seconds = cell(Column::seconds), log = cell(Column::log);
     if (seconds && log) throw table_.error(*log, "`log` cannot be combined with `seconds`");
-    return log ? *log : required(Column::seconds);
+    if (!seconds && !log) throw table_.error(0, "expected `seconds` or `log`; found neither");
+    return log ? *log : *seconds;
   }
 
   double seconds_of_log(std::size_t index) {

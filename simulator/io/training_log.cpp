@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view mlperf_mark = ":::MLLOG";
 
-// What a row of a history of Weights & Biases may have, by preference among those of a kind.
+// Metrics of a history of Weights & Biases, by preference within each kind.
 enum class Kind { duration, step, time };
 struct Metric {
   Kind kind;
@@ -29,6 +29,7 @@ struct Metric {
 constexpr std::array metrics = {
     // Seconds of an iteration: torchtitan (components/metrics.py), NeMo (utils/exp_manager.py).
     Metric{Kind::duration, "time_metrics/end_to_end(s)"}, Metric{Kind::duration, "train_step_timing"},
+    Metric{Kind::duration, "train_step_timing in s"},
     // Iterations so far: transformers, Lightning; `_step` counts calls of wandb.log unless the trainer sets
     // it.
     Metric{Kind::step, "train/global_step"}, Metric{Kind::step, "trainer/global_step"},
@@ -67,24 +68,31 @@ std::optional<std::size_t> metric_of(const std::vector<Row>& rows, Kind kind) {
   return std::nullopt;
 }
 
+void keep(double seconds, std::vector<double>& durations) {
+  if (std::isfinite(seconds) && seconds > 0) durations.push_back(seconds);
+}
+
+/// Adds a row unless it has none of the metrics.
+void keep(const Row& row, std::vector<Row>& rows) {
+  if (std::ranges::any_of(row, [](const auto& it) { return it.has_value(); })) rows.push_back(row);
+}
+
 /// Reported seconds of iterations, or else those between rows.
 std::vector<double> durations_of(const std::vector<Row>& rows) {
   std::vector<double> durations;
-  const auto keep = [&](double seconds) {
-    if (std::isfinite(seconds) && seconds > 0) durations.push_back(seconds);
-  };
   if (const auto duration = metric_of(rows, Kind::duration)) {
     for (const Row& row : rows)
-      if (row[*duration]) keep(*row[*duration]);
+      if (row[*duration]) keep(*row[*duration], durations);
     return durations;
   }
   const auto step = metric_of(rows, Kind::step), time = metric_of(rows, Kind::time);
   if (!step || !time) return durations;
-  std::optional<std::pair<double, double>> before;  // iterations and time of the last row with more or fewer
+  std::optional<std::pair<double, double>> before;  // iterations and time of the last row where they changed
   for (const Row& row : rows) {
     if (!row[*step] || !row[*time]) continue;
     const double iterations = *row[*step], time_s = *row[*time];
-    if (before && iterations > before->first) keep((time_s - before->second) / (iterations - before->first));
+    if (before && iterations > before->first)
+      keep((time_s - before->second) / (iterations - before->first), durations);
     if (!before || iterations != before->first) before = {iterations, time_s};
   }
   return durations;
@@ -97,10 +105,11 @@ std::vector<double> durations_of_json_lines(std::string_view text, const std::st
     const nlohmann::json object = parse_json(line, place(file, number), DuplicateKeys::last_wins);
     if (!object.is_object())
       throw Error(place(file, number), "expected a JSON object for each row of a history");
-    Row& row = rows.emplace_back();
+    Row row;
     for (std::size_t i = 0; i < metrics.size(); ++i)
       if (const auto it = object.find(metrics[i].name); it != object.end() && it->is_number())
         row[i] = it->get<double>();
+    keep(row, rows);
   });
   return durations_of(rows);
 }
@@ -121,13 +130,14 @@ std::vector<double> durations_of_csv(std::string_view text, const std::string& f
   std::vector<Row> rows;
   for (; table.has_row(); table.next()) {
     table.expect_cells(columns.size());
-    Row& row = rows.emplace_back();
+    Row row;
     for (std::size_t i = 0; i < metrics.size(); ++i) {
       const auto cell =
           static_cast<std::size_t>(std::ranges::find(columns, metrics[i].name) - columns.begin());
       if (cell < columns.size() && !is_missing_value(table.cells()[cell].text))
         row[i] = table.number(cell, Unit{"", 0}, metrics[i].name);
     }
+    keep(row, rows);
   }
   return durations_of(rows);
 }
@@ -158,7 +168,7 @@ std::vector<double> durations_of_mlperf(std::string_view text, const std::string
     }
     if (start && now.samples > start->samples && now.time_s > start->time_s) {
       if (!batch) throw Error(where, "block_stop before any global_batch_size");
-      durations.push_back((now.time_s - start->time_s) * *batch / (now.samples - start->samples));
+      keep((now.time_s - start->time_s) * *batch / (now.samples - start->samples), durations);
     }
     start.reset();
   });

@@ -34,7 +34,7 @@ class TestRuns(unittest.TestCase):
             ([row] * 5 + [{**row, "plan": 3}], "runs[5].plan", "expected a path"),
             ([row] * 5 + [{**row, "name": 'a",b'}], "runs[5].name", "must not contain commas"),
             ([row] * 5 + [{**row, "plan": elsewhere}], "runs[5].plan", "the plan is for topology"),
-            ([row] * 4 + [{"plan": None, "seconds": float("nan"), "job": "-"}], "runs[4]", "expected a `seconds`"),
+            ([row] * 4 + [{"plan": None, "seconds": float("nan"), "job": "-"}], "runs[4]", "expected `seconds` or `log`"),
             ([3], "runs[0]", "expected a dict"),
             ({"plan": plan}, "runs", "expected a path, a string or a list of dicts"),
             (3, "runs", "expected a path, a string or a list of dicts"),

@@ -167,7 +167,7 @@ TEST_CASE("invalid tables are reported with position and reason") {
            {"pipeline,seconds\n", "runs.csv:1:1: missing columns: expected `plan`, or `pipeline` and `data`"},
            {"pipeline,data,seconds\n2,1\n", "runs.csv:2:1: expected 3 cells; found 2"},
            {"pipeline,data,seconds\n2,,1\n", "runs.csv:2:1: expected a `data`; found none"},
-           {"pipeline,data,seconds\n2,1,-\n", "runs.csv:2:1: expected a `seconds`; found none"},
+           {"pipeline,data,seconds\n2,1,-\n", "runs.csv:2:1: expected `seconds` or `log`; found neither"},
            {"pipeline,data,seconds\n2,1,-3\n", "runs.csv:2:5: the time must not be negative; found `-3`"},
            {"pipeline,data,seconds\n2,1,0\n",
             "runs.csv:2:5: the time must be from 1e-09 to 1000000000 s; found 0 s"},

@@ -61,8 +61,7 @@ TEST_CASE("histories of Weights & Biases give the median time between rows") {
   CHECK(seconds_of("_step,_runtime\n1,5\n3,6\n") == Approx(0.5));
 }
 
-TEST_CASE(
-    "the iterations of a trainer count before calls of the logger, and its own times before differences") {
+TEST_CASE("global_step counts before _step, and reported durations before differences of times") {
   CHECK(seconds_of("_step,_timestamp,train/global_step\n1,0,10\n2,40,20\n3,80,30\n") == Approx(4));
   CHECK(seconds_of("_step,_timestamp,time_metrics/end_to_end(s)\n1,0,\n2,40,1.5\n3,80,1.7\n") == Approx(1.6));
   // The evaluation's row has only the logger's count.
@@ -70,14 +69,15 @@ TEST_CASE(
                    "{\"_step\": 2, \"_timestamp\": 30}\n"
                    "{\"_step\": 3, \"_timestamp\": 40, \"train/global_step\": 20}\n") == Approx(4));
   CHECK(seconds_of("{\"train_step_timing\": 2.5, \"_step\": 1}\n") == Approx(2.5));
+  CHECK(seconds_of("{\"train_step_timing in s\": 2.5, \"_step\": 1}\n") == Approx(2.5));
 }
 
 // Two rows of one iteration, such as losses and times, are logged apart.
-TEST_CASE("further rows of an iteration do not shorten it") {
+TEST_CASE("repeated rows of a step do not shorten it") {
   CHECK(seconds_of("_step,_timestamp\n1,0\n1,3\n2,4\n2,7\n3,8\n") == Approx(4));
 }
 
-TEST_CASE("what is no log of a training run is an error") {
+TEST_CASE("text that is not a training log is rejected") {
   const std::string expected =
       "expected lines of MLPerf (:::MLLOG {…}), or a history of Weights & Biases with the columns "
       "`_step` and `_timestamp`";
